@@ -31,8 +31,8 @@ async def test_strategic_patches_merge_lists_by_key(cluster: Cluster, namespace:
     await cluster.patch(PODS, namespace, "a", {"status": {"conditions": conditions}}, kind, "status")
     more = {"status": {"conditions": [{"type": "two", "status": "False"}, {"type": "three", "status": "True"}]}}
     changed = await cluster.patch(PODS, namespace, "a", more, kind, "status")
-    found = {condition["type"]: condition["status"] for condition in changed["status"]["conditions"]}
-    assert found == {"one": "True", "two": "False", "three": "True"}
+    statuses = {condition["type"]: condition["status"] for condition in changed["status"]["conditions"]}
+    assert statuses == {"one": "True", "two": "False", "three": "True"}
 
 
 async def _deployed(cluster: Cluster, namespace: str, *containers: str) -> None:

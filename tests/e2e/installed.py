@@ -73,8 +73,8 @@ async def gone(cluster: Cluster, resource: Resource, namespace: str, name: str) 
             raise
 
 
-class Told(NamedTuple):
-    """What a client hears."""
+class Response(NamedTuple):
+    """What a client receives."""
 
     status: int
     warnings: list[str]
@@ -85,12 +85,14 @@ class Told(NamedTuple):
         return str(self.json.get("message", ""))
 
 
-async def ask(apiserver: ApiServer, method: str, path: str, raw: Any = None, media: str = "application/json") -> Told:
+async def ask(
+    apiserver: ApiServer, method: str, path: str, raw: Any = None, media: str = "application/json"
+) -> Response:
     """As the administrator; beside the loop, in which the webhook may run."""
     return await asyncio.to_thread(_ask, apiserver, method, path, raw, media)
 
 
-def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> Told:
+def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> Response:
     trust = ssl.create_default_context(cafile=str(apiserver.folder / "ca.crt"))
     connection = http.client.HTTPSConnection("127.0.0.1", apiserver.port, context=trust, timeout=30)
     try:
@@ -98,7 +100,7 @@ def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> 
         connection.request(method, path, body, {"Authorization": f"Bearer {ADMIN}", "Content-Type": media})
         answer = connection.getresponse()
         warnings = [_text(warning) for warning in answer.headers.get_all("Warning") or ()]
-        return Told(answer.status, warnings, msgspec.json.decode(answer.read()))
+        return Response(answer.status, warnings, msgspec.json.decode(answer.read()))
     finally:
         connection.close()
 

@@ -85,11 +85,11 @@ class Muster:
     async def logs(self, *words: str) -> None:
         """Until the log has a warning with these words."""
 
-        async def found() -> bool:
+        async def is_logged() -> bool:
             lines = [line for line in self.log.read_text(encoding="utf-8").splitlines() if '"warning"' in line]
             return any(all(word in line for word in words) for line in lines)
 
-        await until(found)
+        await until(is_logged)
 
 
 async def trusted(apiserver: ApiServer) -> bool:

@@ -91,13 +91,13 @@ class Story:
         self.log += cluster.log
 
     def end(self) -> Raw:
-        """Where it ends: seats, and what is told about every gang, but for times."""
-        told = {}
+        """Where it ends: seats, and the status of every gang, but for times."""
+        statuses = {}
         for name in ("nested", "elastic", "urgent"):
             status = self.world.group(name)["status"]
-            said = [(one["type"], one["status"], one["reason"]) for one in status["conditions"]]
-            told[name] = status["phase"], status.get("running", 0), status.get("pending", 0), said
-        return {"seats": self.world.seats(), "told": told}
+            conditions = [(one["type"], one["status"], one["reason"]) for one in status["conditions"]]
+            statuses[name] = status["phase"], status.get("running", 0), status.get("pending", 0), conditions
+        return {"seats": self.world.seats(), "statuses": statuses}
 
     def wrong(self) -> list[str]:
         return self.world.judge.broken + self.world.judge.halves()
@@ -119,7 +119,7 @@ def test_without_faults_the_story_ends_well() -> None:
     story = undisturbed()
     assert story.wrong() == []
     assert sorted(story.world.judge.evicted.values()) == ["elastic-2", "elastic-3"]
-    assert {name: told[:3] for name, told in story.end()["told"].items()} == {
+    assert {name: status[:3] for name, status in story.end()["statuses"].items()} == {
         "nested": ("Running", 4, 0),
         "elastic": ("Running", 2, 2),
         "urgent": ("Running", 2, 0),
@@ -129,12 +129,12 @@ def test_without_faults_the_story_ends_well() -> None:
 @pytest.mark.parametrize("part", range(4))
 async def test_a_crash_at_any_call_ends_in_the_same_place(part: int) -> None:
     """I8, enumerated: the process dies right before its n-th call, for every n, and another takes over."""
-    told = await asyncio.to_thread(undisturbed)
+    expected = await asyncio.to_thread(undisturbed)
     for number in count(1 + part, 4):
         story = await _story(crash_at(number))
         where = f"crash at call {number}: {' '.join(story.log[number : number + 1])}"
         assert story.wrong() == [], where
-        assert story.end() == told.end(), where
+        assert story.end() == expected.end(), where
         assert len(story.world.judge.evicted) == 2, where
         if story.starts == 1:
             break  # it ended well before so many calls
@@ -144,28 +144,28 @@ async def test_a_crash_at_any_call_ends_in_the_same_place(part: int) -> None:
 @pytest.mark.parametrize("part", range(3))
 async def test_any_trouble_is_overcome(part: int) -> None:
     """I1-I8 under conflicts, 429, 500, lost calls, lost answers, crashes, and events late, twice or cut off."""
-    told = await asyncio.to_thread(undisturbed)
+    expected = await asyncio.to_thread(undisturbed)
     for seed in range(part, SEEDS, 3):
         story = await _story(seeded(3 * seed), seeded(3 * seed + 1), seeded(3 * seed + 2))
         where = f"seed {seed}"
         assert story.wrong() == [], where
-        assert counts(story) == counts(told), where
+        assert counts(story) == counts(expected), where
 
 
 def counts(story: Story) -> dict[str, int]:
     """How many pods of each leaf are placed: a gang that was helped on its way may sit elsewhere."""
-    found: dict[str, int] = {}
+    placed: dict[str, int] = {}
     for name in story.world.seats():
-        found[name.rpartition("-")[0]] = found.get(name.rpartition("-")[0], 0) + 1
-    return found
+        placed[name.rpartition("-")[0]] = placed.get(name.rpartition("-")[0], 0) + 1
+    return placed
 
 
 async def test_a_crash_after_a_crash_ends_in_the_same_place() -> None:
     """The second life dies while it repairs what the first has left."""
-    told = await asyncio.to_thread(undisturbed)
+    expected = await asyncio.to_thread(undisturbed)
     for first, second in ((23, 21), (26, 22), (35, 22), (43, 21)):
         story = await _story(crash_at(first), crash_at(second))
-        assert (story.starts, story.wrong(), story.end()) == (3, [], told.end()), f"{first}, then {second}"
+        assert (story.starts, story.wrong(), story.end()) == (3, [], expected.end()), f"{first}, then {second}"
 
 
 # two leaders ----------------------------------------------------------------------------------------------------------
@@ -270,15 +270,15 @@ class Ballot(Faulty):
     """The way of one of several candidates to the cluster: faults by seed, perhaps none to the lease; all on call."""
 
     def __init__(self, world: World, script: Script) -> None:
-        super().__init__(world.memory, self._asked_for)
+        super().__init__(world.memory, self._script)
         self.faults, self.cut = script, False
         self.rivals: list[Leader] = []
         self.crowded: list[str] = []
 
-    def _asked_for(self, call: Call) -> Fault | None:
+    def _script(self, call: Call) -> Fault | None:
         if call.what.startswith("leases"):
             return "lost" if self.cut else None
-        return (found := self.faults(call)) and ("lost" if found == "crash" else found)
+        return (fault := self.faults(call)) and ("lost" if fault == "crash" else fault)
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
         self._alone(f"bind {pod}")
@@ -329,18 +329,18 @@ async def test_a_leader_that_is_cut_off_from_its_lease_stops_before_the_next_beg
 @pytest.mark.parametrize("part", range(2))
 async def test_two_schedulers_overcome_any_trouble(part: int) -> None:
     """I1-I9 with two at work, faults on the ways of both, and now one, now the other cut off from the lease."""
-    told = await asyncio.to_thread(undisturbed)
+    expected = await asyncio.to_thread(undisturbed)
     for seed in range(part, SEEDS // 5, 2):
         rivalry = Rivalry(seed)
         await rivalry.run()
         where = f"seed {seed}"
         assert rivalry.crowded() == [], where
         assert rivalry.story.wrong() == [], where
-        assert counts(rivalry.story) == counts(told), where
+        assert counts(rivalry.story) == counts(expected), where
 
 
 class Rivalry:
-    """The story again, told by two."""
+    """The story again, with two schedulers."""
 
     def __init__(self, seed: int) -> None:
         self.story, self.dice = Story(), Random(f"rivalry/{seed}")

@@ -43,9 +43,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
-    found = connect(apiserver.kubeconfig)
-    yield found
-    await found.close()
+    client = connect(apiserver.kubeconfig)
+    yield client
+    await client.close()
 
 
 class Story:
@@ -90,8 +90,8 @@ def sizes(seen: Seen) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def told(cluster: Cluster, *scripts: Script) -> AsyncIterator[Story]:
-    """A story that was told to its end."""
+async def played(cluster: Cluster, *scripts: Script) -> AsyncIterator[Story]:
+    """A story that was played to its end."""
     async with fresh(cluster).open() as site:
         story = Story(site)
         await story.run(*scripts)
@@ -101,7 +101,7 @@ async def told(cluster: Cluster, *scripts: Script) -> AsyncIterator[Story]:
 
 async def test_without_faults_the_story_ends_well(cluster: Cluster) -> None:
     """P6: exactly the two extras that it takes are evicted."""
-    async with told(cluster) as story:
+    async with played(cluster) as story:
         assert sorted(story.site.judge.evicted.values()) == ["elastic-2", "elastic-3"]
         assert len([line for line in story.log if line.startswith("bind")]) == 8
 
@@ -110,7 +110,7 @@ async def test_a_crash_at_any_call_ends_in_the_same_place(cluster: Cluster) -> N
     """I8: the process dies right before its n-th call, and another takes over; nobody is evicted in vain (I6)."""
     calls = 0
     for number in count(1, STRIDE):
-        async with told(cluster, crash_at(number)) as story:
+        async with played(cluster, crash_at(number)) as story:
             assert len(story.site.judge.evicted) == 2, f"crash at call {number}: {story.log[number - 1]}"
             calls = max(calls, number)
             if len(story.lives) == 1:
@@ -126,7 +126,7 @@ async def test_each_fault_of_a_decision_is_overcome(cluster: Cluster, kind: Faul
     def script(call: Call) -> Fault | None:
         return kind if call.verb == verb and call.again == 0 else None
 
-    async with told(cluster, script) as story:
+    async with played(cluster, script) as story:
         assert [line for line in story.log if line.startswith(verb) and line.endswith(kind)]
 
 
@@ -143,12 +143,12 @@ async def test_each_fault_of_a_watch_is_overcome(cluster: Cluster, kind: Fault) 
         hit += 1
         return kind
 
-    async with told(cluster, script):
+    async with played(cluster, script):
         assert hit > 5
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_any_trouble_is_overcome(cluster: Cluster, seed: int) -> None:
     """I1-I8 under conflicts, 429, 500, lost calls, lost answers, crashes, and events late, twice or cut off."""
-    async with told(cluster, *(seeded(3 * seed + i) for i in range(3))):
+    async with played(cluster, *(seeded(3 * seed + i) for i in range(3))):
         pass

@@ -63,10 +63,10 @@ class Replica:
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
-    async def asked(self, path: str) -> tuple[int, str]:
-        return await asyncio.to_thread(self._asked, path)
+    async def get(self, path: str) -> tuple[int, str]:
+        return await asyncio.to_thread(self._get, path)
 
-    def _asked(self, path: str) -> tuple[int, str]:
+    def _get(self, path: str) -> tuple[int, str]:
         try:
             with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return int(answer.status), answer.read().decode()
@@ -77,10 +77,10 @@ class Replica:
             return 0, ""
 
     async def ready(self) -> bool:
-        return (await self.asked("/readyz"))[0] == 200
+        return (await self.get("/readyz"))[0] == 200
 
     async def metric(self, name: str) -> float:
-        lines = (await self.asked("/metrics"))[1].splitlines()
+        lines = (await self.get("/metrics"))[1].splitlines()
         own = (f"muster_{name} ", f"muster_{name}{{")
         return sum(float(line.split()[-1]) for line in lines if line.startswith(own))
 
@@ -160,8 +160,8 @@ async def test_a_gang_is_bound_whole_and_its_status_says_so(
             return bool((await cluster.get(POD_GROUPS, "run", "gang"))["status"]["phase"] == "Running")
 
         await until(conditions)
-        assert await muster.asked("/livez") == (200, "[+] cycle ok\nlivez ok\n")
-        status, text = await muster.asked("/readyz")
+        assert await muster.get("/livez") == (200, "[+] cycle ok\nlivez ok\n")
+        status, text = await muster.get("/readyz")
         assert (status, "[+] watch-pods ok" in text, text.count("[+]")) == (200, True, 13)
         assert await muster.metric("bindings_total") == 3
         assert await muster.leads()
@@ -183,7 +183,7 @@ async def test_a_replica_that_stands_by_is_ready_and_takes_over(
         with replica(apiserver, tmp_path, f"{SHORT}scheduling: {{idleCycleSeconds: 3600}}\n") as second:
             await until(second.ready)
             assert (await first.leads(), await second.leads()) == (True, False)
-            assert (await second.asked("/livez"))[0] == 200
+            assert (await second.get("/livez"))[0] == 200
             first.process.send_signal(signal.SIGSTOP)  # it is stopped in the middle of whatever it does
             await gang(cluster, 2)
             await until(second.leads)

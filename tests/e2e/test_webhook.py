@@ -21,7 +21,7 @@ from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, issue
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import FILES, build_source
-from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
+from tests.e2e.installed import Response, ask, free_port, gone, put, registered, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import group, podgroup
@@ -93,14 +93,14 @@ def tried(raw: Raw, **query: str) -> tuple[str, str, Raw]:
     return "POST", f"{PATH}?{words}", raw
 
 
-async def asked(apiserver: ApiServer) -> None:
-    """Until the API server asks us, and trusts us."""
+async def until_registered(apiserver: ApiServer) -> None:
+    """Until the API server calls this webhook, and trusts it."""
 
-    async def found() -> bool:
+    async def is_denied() -> bool:
         reply = await ask(apiserver, *tried(INVALID))
         return "denied the request" in reply.message
 
-    await until(found)
+    await until(is_denied)
 
 
 # V1-V6 --------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ async def test_an_invalid_object_is_refused_with_every_problem_and_its_hint(
     """V2, V3: what no CRD can say. The client hears the object's name, each place, the rule's sentence and a hint."""
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
         reply = await ask(apiserver, "POST", PATH, INVALID)
     assert reply.status == 422
     assert reply.json["reason"] == "Invalid"
@@ -164,7 +164,7 @@ async def test_queues_and_topologies_are_validated_too(
     """Every kind of the configuration reaches its rules."""
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
         reply = await ask(apiserver, "POST", f"{path}?dryRun=All", raw)
     assert reply.status == 422
     assert "denied the request" in reply.message
@@ -180,7 +180,7 @@ async def test_what_is_valid_passes_and_what_is_doubtful_passes_with_a_warning(
         group("leader", 1), *(group(f"workers-{i}", 1) for i in range(3)), minSubGroup=3, namespace="webhook"
     )
     async with registered(cluster, settings.port), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
         good, warned = await ask(apiserver, *tried(GOOD)), await ask(apiserver, *tried(doubtful))
     assert (good.status, good.warnings) == (201, [])
     assert warned.status == 201
@@ -197,7 +197,7 @@ async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, 
     assert (await ask(apiserver, "POST", PATH, stored)).status == 201, "nobody asks us yet"
     merge = "application/merge-patch+json"
     async with registered(cluster, settings.port), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
         updated = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"queue": "another"}}, merge)
         assert updated.status == 200, updated.message
         assert any("leaf `a` must say how many pods it needs" in warning for warning in updated.warnings)
@@ -227,7 +227,7 @@ async def test_older_dialects_are_converted_where_that_is_wanted(apiserver: ApiS
     older["spec"]["subgroups"] = [group("a", 1), group("b", 9)]
     settings = replace(SETTINGS, port=free_port(), convert_older_dialects=True)
     async with registered(cluster, settings.port, converting=True), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
 
         async def converts() -> bool:
             return (await ask(apiserver, *tried(older))).status == 201
@@ -263,12 +263,14 @@ async def test_a_manifest_in_an_older_dialect_is_edited_as_any_other(
         return await stored()
 
     async def stored() -> Raw:
-        found: Raw = (await cluster.get(POD_GROUPS, "webhook", "gang"))["spec"]
-        return {name: value for name, value in found.items() if name not in ("markUnschedulable", "schedulingBackoff")}
+        stored_spec: Raw = (await cluster.get(POD_GROUPS, "webhook", "gang"))["spec"]
+        return {
+            name: value for name, value in stored_spec.items() if name not in ("markUnschedulable", "schedulingBackoff")
+        }
 
     settings = replace(SETTINGS, port=free_port(), convert_older_dialects=True)
     async with registered(cluster, settings.port, converting=True), running(cluster, settings):
-        await asked(apiserver)
+        await until_registered(apiserver)
         for need in (2, 2, 3, 2):
             assert await applied(minMember=need, subGroups=four) == {"minSubGroup": need, "subGroups": four}
         await kubectl("patch", "podgroup", "-n", "webhook", "gang", "--type=merge", '-p={"spec":{"minMember":3}}')
@@ -295,11 +297,11 @@ async def test_a_manifest_in_an_older_dialect_is_edited_as_any_other(
         await gone(cluster, POD_GROUPS, "webhook", "gang")
         for level, together in (("rack", "ab"), ("rack", "ab"), ("zone", "ab"), ("zone", "bc")):
             held = {"subGroups": list(together), "constraint": {"requiredTopologyLevel": level}}
-            found = await applied(subGroups=four, topologyConstraints={"subGroupSets": [held]})
-            assert {name: part.get("parent") for name, part in named(found).items() if part.get("minMember")} == {
+            converted = await applied(subGroups=four, topologyConstraints={"subGroupSets": [held]})
+            assert {name: part.get("parent") for name, part in named(converted).items() if part.get("minMember")} == {
                 name: "together" if name in together else None for name in "abcd"
             }
-            assert named(found)["together"] == {"name": "together", "topologyConstraint": held["constraint"]}
+            assert named(converted)["together"] == {"name": "together", "topologyConstraint": held["constraint"]}
 
 
 def named(spec: Raw) -> dict[str, Raw]:
@@ -315,7 +317,7 @@ async def bundles(cluster: Cluster) -> set[str]:
     return {hook["clientConfig"]["caBundle"] for hook in raw["webhooks"]}
 
 
-async def failures(apiserver: ApiServer, done: asyncio.Event) -> list[Told]:
+async def failures(apiserver: ApiServer, done: asyncio.Event) -> list[Response]:
     """One client that never stops asking."""
     failed = []
     while not done.is_set():
@@ -337,7 +339,7 @@ async def test_what_is_renewed_is_trusted_without_a_gap(
         registered(cluster, settings.port),
         running(cluster, settings, lambda: datetime.now(UTC) - back[0]) as rotation,
     ):
-        await asked(apiserver)
+        await until_registered(apiserver)
         before, done = await bundles(cluster), asyncio.Event()
         shown = rotation._served
         clients = [asyncio.create_task(failures(apiserver, done)) for _ in range(6)]
@@ -366,12 +368,12 @@ async def test_what_the_user_brings_is_shown_and_trusted(
     brought = Certificates(source="files", folder=str(tmp_path))
     settings = replace(SETTINGS, port=free_port(), certificates=brought)
     async with registered(cluster, settings.port), running(cluster, settings) as rotation:
-        await asked(apiserver)
+        await until_registered(apiserver)
         before = await bundles(cluster)
         bring()
         await rotation.reconcile()
         assert await bundles(cluster) != before
-        await asked(apiserver)
+        await until_registered(apiserver)
 
 
 # failing ------------------------------------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ async def test_the_failure_policy_of_the_configuration_holds(
     settings = replace(SETTINGS, port=free_port(), failure_policy=policy)
     async with registered(cluster, settings.port):
         async with running(cluster, settings):
-            await asked(apiserver)
+            await until_registered(apiserver)
             (hook,) = (await cluster.get(CONFIGURATIONS[0], "", "muster"))["webhooks"]
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == (policy, 10)
 

@@ -49,14 +49,14 @@ OPTIONS = {
 
 
 def values(**changes: Any) -> Raw:
-    found: Raw = yaml.safe_load(yaml.safe_dump(VALUES))
+    changed: Raw = yaml.safe_load(yaml.safe_dump(VALUES))
     for path, value in changes.items():
-        holder = found
+        holder = changed
         *way, last = path.split(".")
         for part in way:
             holder = holder[part]
         holder[last] = value
-    return found
+    return changed
 
 
 def template(name: str, chosen: Raw | None = None, namespace: str = NAMESPACE) -> str:
@@ -81,8 +81,8 @@ def objects() -> list[Raw]:
 
 
 def named(kind: str, name: str = "muster") -> Raw:
-    (found,) = [raw for raw in objects() if raw["kind"] == kind and raw["metadata"]["name"] == name]
-    return found
+    (manifest,) = [raw for raw in objects() if raw["kind"] == kind and raw["metadata"]["name"] == name]
+    return manifest
 
 
 # the chart and the manifests ------------------------------------------------------------------------------------------
@@ -97,8 +97,8 @@ def test_the_manifests_are_the_chart_written_out(name: str) -> None:
 def test_every_template_has_its_manifest() -> None:
     """And no manifest stands alone, but for the namespace and the CRDs."""
     assert {path.name for path in (CHART / "templates").iterdir()} == set(PLAIN)
-    found = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
-    assert found == {"00-namespace.yaml", "10-crds.yaml", *PLAIN.values()}
+    names = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
+    assert names == {"00-namespace.yaml", "10-crds.yaml", *PLAIN.values()}
 
 
 @pytest.mark.parametrize("path", [MANIFESTS / "10-crds.yaml", CHART / "crds" / "crds.yaml"], ids=["plain", "chart"])
@@ -121,8 +121,8 @@ def test_what_the_chart_fills_in_is_no_value() -> None:
         ]
         return set().union(*inner)
 
-    found = keys(configuration(values(certificatesSecret="mine")))
-    assert found - keys(VALUES["config"]) == FILLED_IN
+    settings = keys(configuration(values(certificatesSecret="mine")))
+    assert settings - keys(VALUES["config"]) == FILLED_IN
 
 
 def test_every_value_is_documented() -> None:
@@ -155,7 +155,7 @@ def test_the_chart_has_the_version_of_muster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "template_name", "told"),
+    ("changes", "template_name", "expected"),
     [
         ({"name": "gang", "image.tag": "9"}, "deployment.yaml", 'image: "muster:9"'),
         ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
@@ -163,10 +163,10 @@ def test_the_chart_has_the_version_of_muster() -> None:
         ({"certificatesSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
     ],
 )
-def test_options_end_where_they_should(changes: Raw, template_name: str, told: str) -> None:
+def test_options_end_where_they_should(changes: Raw, template_name: str, expected: str) -> None:
     """And what comes out is YAML still."""
     text = template(template_name, values(**changes))
-    assert told in text
+    assert expected in text
     assert list(yaml.safe_load_all(text))
 
 
@@ -187,8 +187,8 @@ def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
 
 def configuration(chosen: Raw, namespace: str = NAMESPACE) -> Raw:
     kept, _ = yaml.safe_load_all(template("config.yaml", chosen, namespace))
-    found: Raw = yaml.safe_load(kept["data"]["config.yaml"])
-    return found
+    settings: Raw = yaml.safe_load(kept["data"]["config.yaml"])
+    return settings
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_another_configuration_makes_other_pods() -> None:
             for raw in yaml.safe_load_all(template("deployment.yaml", values(**changes)))
             if raw["kind"] == "Deployment"
         ]
-        found: str = deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
-        return found
+        checksum: str = deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        return checksum
 
     others: list[Raw] = [
         {"config.scheduling.dryRun": True},
@@ -268,9 +268,9 @@ def helm(verb: str, *words: str, namespace: str = NAMESPACE) -> subprocess.Compl
 
 def templated(*settings: str, namespace: str = NAMESPACE) -> dict[tuple[str, str], Raw]:
     """By kind and name, with values as `--set` takes them."""
-    told = helm("template", *(word for setting in settings for word in ("--set", setting)), namespace=namespace)
-    assert told.returncode == 0, told.stderr
-    return {(raw["kind"], raw["metadata"]["name"]): raw for raw in yaml.safe_load_all(told.stdout) if raw}
+    completed = helm("template", *(word for setting in settings for word in ("--set", setting)), namespace=namespace)
+    assert completed.returncode == 0, completed.stderr
+    return {(raw["kind"], raw["metadata"]["name"]): raw for raw in yaml.safe_load_all(completed.stdout) if raw}
 
 
 @helm_is_there
@@ -278,8 +278,8 @@ def test_helm_finds_nothing_to_complain_about() -> None:
     """With the values as they are, and with every option on."""
     options = "config.webhook.convertOlderDialects=true,serviceMonitor.enabled=true,certificatesSecret=mine"
     for words in ((), ("--set", options)):
-        told = helm("lint", "--strict", *words)
-        assert told.returncode == 0, told.stdout
+        completed = helm("lint", "--strict", *words)
+        assert completed.returncode == 0, completed.stdout
 
 
 @helm_is_there
@@ -293,17 +293,17 @@ def test_helm_gives_the_manifests(optional: bool) -> None:
         for path in kept
         for raw in yaml.safe_load_all((MANIFESTS / path).read_text(encoding="utf-8"))
     }
-    found = templated(*options)
+    rendered = templated(*options)
     if optional:
         chosen = values(**OPTIONS["conversion.yaml"])
         wanted["ConfigMap", "muster"] = next(yaml.safe_load_all(template("config.yaml", chosen)))
         _, wanted["Deployment", "muster"], _ = yaml.safe_load_all(template("deployment.yaml", chosen))
-    assert found == wanted
+    assert rendered == wanted
 
 
 @helm_is_there
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "expected"),
     [
         ("config.leaderElection.leaseName=x", "leaseName"),
         ("config.webhook.configurationName=x", "configurationName"),
@@ -325,13 +325,13 @@ def test_helm_gives_the_manifests(optional: bool) -> None:
         ("serviceMonitor.interval=30", "got number, want string"),
     ],
 )
-def test_helm_refuses_what_muster_would(setting: str, told: str) -> None:
+def test_helm_refuses_what_muster_would(setting: str, expected: str) -> None:
     """Before anything is installed, and with the name of the value."""
-    found = helm("template", "--set", setting)
-    assert found.returncode != 0
-    assert "values don't meet the specifications of the schema" in found.stderr
-    assert told in found.stderr
-    assert "nil pointer" not in found.stderr
+    completed = helm("template", "--set", setting)
+    assert completed.returncode != 0
+    assert "values don't meet the specifications of the schema" in completed.stderr
+    assert expected in completed.stderr
+    assert "nil pointer" not in completed.stderr
 
 
 @helm_is_there
@@ -348,13 +348,13 @@ def test_helm_refuses_what_muster_would(setting: str, told: str) -> None:
 )
 def test_muster_accepts_what_helm_makes(settings: list[str], namespace: str) -> None:
     """By the reader that `muster run` uses; names and namespaces that look like something else are words still."""
-    found = templated(*settings, namespace=namespace)
-    name = next(raw["metadata"]["name"] for (kind, _), raw in found.items() if kind == "Deployment")
-    read = loading.read(found["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
+    rendered = templated(*settings, namespace=namespace)
+    name = next(raw["metadata"]["name"] for (kind, _), raw in rendered.items() if kind == "Deployment")
+    read = loading.read(rendered["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
     assert (read.scheduling.scheduler_names, read.leader_election.lease_name) == ((name,), name)
     assert (read.leader_election.lease_namespace, read.webhook.certificates.namespace) == (namespace, namespace)
-    assert {raw["metadata"].get("namespace", namespace) for raw in found.values()} == {namespace}
-    mounted = [volume["name"] for volume in found["Deployment", name]["spec"]["template"]["spec"]["volumes"]]
+    assert {raw["metadata"].get("namespace", namespace) for raw in rendered.values()} == {namespace}
+    mounted = [volume["name"] for volume in rendered["Deployment", name]["spec"]["template"]["spec"]["volumes"]]
     assert (read.webhook.certificates.source == "files") == ("certificates" in mounted)
 
 
@@ -373,9 +373,9 @@ def test_helm_makes_other_pods_for_another_configuration() -> None:
 
 
 def container() -> Raw:
-    (found,) = named("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    (only,) = named("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
 
 
 @pytest.mark.parametrize("raw", objects(), ids=lambda raw: f"{raw['kind']}-{raw['metadata']['name']}")
@@ -461,8 +461,8 @@ def test_a_quota_allows_pods_of_their_priority(chosen: str) -> None:
 
 def test_no_priority_needs_no_quota() -> None:
     """A quota for no class would be refused."""
-    found = list(yaml.safe_load_all(template("deployment.yaml", values(priorityClassName=""))))
-    assert [raw["kind"] for raw in found if raw] == ["Deployment", "PodDisruptionBudget"]
+    rendered = list(yaml.safe_load_all(template("deployment.yaml", values(priorityClassName=""))))
+    assert [raw["kind"] for raw in rendered if raw] == ["Deployment", "PodDisruptionBudget"]
 
 
 def test_writes_of_muster_itself_skip_the_webhook() -> None:
@@ -497,8 +497,8 @@ def test_the_webhook_covers_what_it_validates(kind: str, path: str, kinds: Any) 
         ]["plural"]
         for crd in crds()
     }
-    asked = {(f"{rule['apiGroups'][0]}/{rule['apiVersions'][0]}", rule["resources"][0]) for rule in hook["rules"]}
-    assert asked == {(one[0], plurals[one]) for one in kinds}
+    covered = {(f"{rule['apiGroups'][0]}/{rule['apiVersions'][0]}", rule["resources"][0]) for rule in hook["rules"]}
+    assert covered == {(one[0], plurals[one]) for one in kinds}
     assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in hook["rules"])
     assert not {"failurePolicy", "timeoutSeconds"} & set(hook)
     assert "caBundle" not in hook["clientConfig"]

@@ -45,16 +45,16 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize(("call", "says"), MISUSE.values(), ids=MISUSE)
 def test_misuse_is_explained_in_words(call: Callable[[], object], says: str) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         call()
-    assert says in told.value.message
+    assert says in caught.value.message
 
 
 def test_what_is_right_is_not_refused(tmp_path: Path) -> None:
     """Paths of any kind, one name for a list of one, a generator of dicts, a moment without a zone."""
     (tmp_path / "n.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
-    found = muster.load(tmp_path, max_file_mib=1)
-    assert found.nodes == muster.load(str(tmp_path / "n.yaml")).nodes
-    assert muster.what_if(found, drain="n", set=None).changes
+    loaded = muster.load(tmp_path, max_file_mib=1)
+    assert loaded.nodes == muster.load(str(tmp_path / "n.yaml")).nodes
+    assert muster.what_if(loaded, drain="n", set=None).changes
     raws: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}]
-    assert muster.objects(raw for raw in raws).nodes == found.nodes
+    assert muster.objects(raw for raw in raws).nodes == loaded.nodes

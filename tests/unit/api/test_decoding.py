@@ -260,14 +260,14 @@ def test_constraints_are_read_as_they_are() -> None:
 def test_amounts_are_written_the_way_that_they_are_read() -> None:
     """Base units inside: 4 cpu written as 4000 would come back as four thousand."""
     raw = {"allocatable": {"cpu": "4", "memory": "64Gi", "nvidia.com/gpu": "8"}}
-    found, _ = decode({"status": raw}, Node)
-    assert encode(found) == {"status": raw}
+    decoded, _ = decode({"status": raw}, Node)
+    assert encode(decoded) == {"status": raw}
 
 
 def test_what_is_left_out_stays_left_out() -> None:
     """Defaults are not written; a `false` that differs from its default is."""
     manifest = podgroup(group("a", 2), group("b", 1, parent="a"), markUnschedulable=False)
     manifest["metadata"] |= {"creationTimestamp": "2026-01-31T12:00:00Z", "labels": {"x": "y"}}
-    found, _ = decode(manifest, PodGroup)
-    assert encode(found) == {"metadata": manifest["metadata"], "spec": manifest["spec"]}
-    assert decode(encode(found), PodGroup) == (found, ())
+    decoded, _ = decode(manifest, PodGroup)
+    assert encode(decoded) == {"metadata": manifest["metadata"], "spec": manifest["spec"]}
+    assert decode(encode(decoded), PodGroup) == (decoded, ())

@@ -15,9 +15,9 @@ def read(text: str, source: str = "file.yaml") -> list[Any]:
 
 
 def only(text: str) -> Any:
-    found = read(text)
-    assert len(found) == 1
-    return found[0]
+    documents = read(text)
+    assert len(documents) == 1
+    return documents[0]
 
 
 def wrong(text: str, source: str = "file.yaml") -> str:
@@ -57,8 +57,8 @@ def test_words_of_no_are_false(word: str) -> None:
 )
 def test_whole_numbers_in_every_base(word: str, value: int) -> None:
     """Underscores are for the eye; a leading zero is octal."""
-    found = only(f"a: {word}")["a"]
-    assert (found, type(found)) == (value, int)
+    number = only(f"a: {word}")["a"]
+    assert (number, type(number)) == (value, int)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_whole_numbers_in_every_base(word: str, value: int) -> None:
 )
 def test_numbers_with_a_point_or_an_exponent(word: str, value: float) -> None:
     """`08` is no octal number, so it is a decimal one."""
-    found = only(f"a: {word}")["a"]
-    assert (found, type(found)) == (value, float)
+    number = only(f"a: {word}")["a"]
+    assert (number, type(number)) == (value, float)
 
 
 @pytest.mark.parametrize("word", [".nan", ".NaN", ".NAN"])
@@ -144,8 +144,8 @@ def test_blocks_keep_or_fold_their_lines() -> None:
 )
 def test_the_tags_of_yaml_itself_are_understood(text: str, value: object) -> None:
     """They say what plain words would mean."""
-    found = only(f"a: {text}")["a"]
-    assert (found, type(found)) == (value, type(value))
+    tagged = only(f"a: {text}")["a"]
+    assert (tagged, type(tagged)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_other_tags_are_refused(text: str) -> None:
 
 def test_an_alias_is_a_copy() -> None:
     """Changing one part of an object must never change another."""
-    found = only("a: &a {x: [1]}\nb: *a\nc: [*a, *a]")
-    assert found == {"a": {"x": [1]}, "b": {"x": [1]}, "c": [{"x": [1]}, {"x": [1]}]}
-    found["a"]["x"].append(2)
-    found["c"][0]["x"].append(3)
-    assert found["b"] == found["c"][1] == {"x": [1]}
+    document = only("a: &a {x: [1]}\nb: *a\nc: [*a, *a]")
+    assert document == {"a": {"x": [1]}, "b": {"x": [1]}, "c": [{"x": [1]}, {"x": [1]}]}
+    document["a"]["x"].append(2)
+    document["c"][0]["x"].append(3)
+    assert document["b"] == document["c"][1] == {"x": [1]}
 
 
 def test_an_anchor_may_be_a_scalar_or_a_key() -> None:
@@ -203,9 +203,9 @@ def test_a_merge_fills_in_what_is_not_stated(text: str, value: object) -> None:
 
 def test_what_was_merged_is_a_copy_too() -> None:
     """As with any alias."""
-    found = only("base: &base {x: [1]}\none: {<<: *base}\ntwo: {<<: *base}")
-    found["one"]["x"].append(2)
-    assert found["two"] == found["base"] == {"x": [1]}
+    document = only("base: &base {x: [1]}\none: {<<: *base}\ntwo: {<<: *base}")
+    document["one"]["x"].append(2)
+    assert document["two"] == document["base"] == {"x": [1]}
 
 
 @pytest.mark.parametrize("merged", ["1", "text", "~", "[1]", "[{a: 1}, 2]"])

@@ -254,12 +254,12 @@ async def test_half_a_request_does_not_hold_a_connection(monkeypatch: pytest.Mon
     """A thousand of them would use up all connections, also after a first request."""
     monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.1)
     async with listening() as port, asyncio.timeout(10):
-        for asked_before in (b"", b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n"):
+        for first_request in (b"", b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(asked_before)
-            if asked_before:
+            writer.write(first_request)
+            if first_request:
                 assert b"404" in await reader.readuntil(b"\r\n\r\n")
-            if begun or not asked_before:  # else it is idle between requests, which has a longer limit
+            if begun or not first_request:  # else it is idle between requests, which has a longer limit
                 writer.write(begun)
                 await reader.read()
             writer.close()

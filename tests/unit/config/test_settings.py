@@ -71,7 +71,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("webhook: {certificates: {source: files}}", "webhook.certificates.folder: is missing"),
         (
@@ -97,9 +97,9 @@ def test_all_problems_are_reported_at_once() -> None:
         ("a: 1\na: 2", "twice"),
     ],
 )
-def test_contradictory_settings_are_refused(text: str, told: str) -> None:
+def test_contradictory_settings_are_refused(text: str, expected: str) -> None:
     """Alone or together."""
-    assert told in refused(text)
+    assert expected in refused(text)
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:

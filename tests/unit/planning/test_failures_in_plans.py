@@ -142,7 +142,7 @@ def test_what_queues_hold_is_as_before_a_failure(monkeypatch: pytest.MonkeyPatch
     limited = [queue("default", cpu={"limit": 4_000, "quota": 4_000})]
     assert len(plan(snapshot(busy(8), limited)).evictions) == 3, "else this tests nothing"
 
-    def fails(_cycle_state: CycleState, _turn: Any, _seats: Any) -> Any:
+    def fails(_cycle_state: CycleState, _gang_state: Any, _assignment: Any) -> Any:
         raise KeyError("lost")
 
     monkeypatch.setattr(CycleState, "nominate", fails)

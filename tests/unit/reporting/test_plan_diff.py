@@ -15,13 +15,13 @@ def evicted(pod: str, node: str, move_to: str = "") -> Eviction:
     return Eviction("team", pod, node, "gang", "", "Consolidate" if move_to else "Preempt", "team/other", move_to)
 
 
-def found(verdict: Verdict, placed: int, on: str = "a") -> GangPlan:
+def gang_plan(verdict: Verdict, placed: int, on: str = "a") -> GangPlan:
     return GangPlan(gang(podgroup(), pods(placed, on=on)), verdict)
 
 
 def test_equal_plans_do_not_differ() -> None:
     """And every gang is counted."""
-    plan = CyclePlan(bindings=(bound("p", "a"),), evictions=(evicted("q", "a"),), gangs=(found("Scheduled", 2),))
+    plan = CyclePlan(bindings=(bound("p", "a"),), evictions=(evicted("q", "a"),), gangs=(gang_plan("Scheduled", 2),))
     same = compare(plan, plan)
     assert (same.gangs, same.unchanged) == ((), 1)
     assert not any(some for pods in data(same)["pods"].values() for some in pods.values())
@@ -52,15 +52,15 @@ def test_pods_differ_by_what_is_done_to_them() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "how"),
     [
-        (found("Scheduled", 2), found("Waiting", 2), "Worse"),
-        (found("Scheduled", 2), found("Scheduled", 1), "Worse"),
-        (found("Waiting", 0), found("Infeasible", 0), "Worse"),
-        (found("Infeasible", 2), found("Scheduled", 1), "Better"),
-        (found("Scheduled", 1), found("Scheduled", 2), "Better"),
-        (found("Waiting", 0), found("Unknown", 0), "Differs"),
-        (found("Scheduled", 1), found("Scheduled", 1, on="b"), "Differs"),
-        (None, found("Scheduled", 1), "Comes"),
-        (found("Scheduled", 1), None, "Leaves"),
+        (gang_plan("Scheduled", 2), gang_plan("Waiting", 2), "Worse"),
+        (gang_plan("Scheduled", 2), gang_plan("Scheduled", 1), "Worse"),
+        (gang_plan("Waiting", 0), gang_plan("Infeasible", 0), "Worse"),
+        (gang_plan("Infeasible", 2), gang_plan("Scheduled", 1), "Better"),
+        (gang_plan("Scheduled", 1), gang_plan("Scheduled", 2), "Better"),
+        (gang_plan("Waiting", 0), gang_plan("Unknown", 0), "Differs"),
+        (gang_plan("Scheduled", 1), gang_plan("Scheduled", 1, on="b"), "Differs"),
+        (None, gang_plan("Scheduled", 1), "Comes"),
+        (gang_plan("Scheduled", 1), None, "Leaves"),
     ],
 )
 def test_a_gang_is_better_or_worse_off_by_its_verdict_then_by_its_pods(

@@ -6,12 +6,12 @@ from muster.reporting.text import DEEPEST_DRAWN, bar, guides, rough
 
 
 @pytest.mark.parametrize(
-    ("taken", "room", "expected"),
+    ("taken", "capacity", "expected"),
     [(0, 8, "░░░░"), (1, 8, "█░░░"), (4, 8, "██░░"), (8, 8, "████"), (9, 8, "████"), (0, 0, "░░░░"), (3, 0, "░░░░")],
 )
-def test_a_bar_shows_how_much_is_taken(taken: int, room: int, expected: str) -> None:
+def test_a_bar_shows_how_much_is_taken(taken: int, capacity: int, expected: str) -> None:
     """Anything at all shows, and more than there is does not burst it."""
-    assert bar(taken, room, width=4) == expected
+    assert bar(taken, capacity, width=4) == expected
 
 
 @pytest.mark.parametrize(

@@ -172,11 +172,16 @@ async def test_every_failure_is_a_status_with_a_message(
 ) -> None:
     """kubectl prints the message; programs read the reason and the code."""
     reply = await ask(app, method, path, body, headers)
-    found = reply.json
-    assert (reply.status, found["reason"]) == (status, reason), found
-    assert (found["kind"], found["apiVersion"], found["status"], found["code"]) == ("Status", "v1", "Failure", status)
-    assert len(found["message"]) > 5
-    assert "Traceback" not in found["message"]
+    failure = reply.json
+    assert (reply.status, failure["reason"]) == (status, reason), failure
+    assert (failure["kind"], failure["apiVersion"], failure["status"], failure["code"]) == (
+        "Status",
+        "v1",
+        "Failure",
+        status,
+    )
+    assert len(failure["message"]) > 5
+    assert "Traceback" not in failure["message"]
 
 
 async def test_an_internal_error_is_a_500_without_details(

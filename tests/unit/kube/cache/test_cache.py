@@ -39,9 +39,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def test_updated_objects_are_stored_and_deleted_ones_are_not() -> None:
     cache = Cache()
     assert cache.handle(Node, ObjectUpdated(node("a")))
-    found = cache.get(Node, "", "a")
-    assert isinstance(found, Node)
-    assert found.metadata.labels == {"topology/rack": "r1"}
+    stored = cache.get(Node, "", "a")
+    assert isinstance(stored, Node)
+    assert stored.metadata.labels == {"topology/rack": "r1"}
     assert cache.handle(Node, ObjectDeleted(node("a")))
     assert cache.get(Node, "", "a") is None
     assert cache.objects.nodes == ()
@@ -63,7 +63,7 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
     cache = Cache()
 
     def members(gang: str) -> list[str]:
-        return [found.metadata.name for found in cache.pods_of(f"default/{gang}")]
+        return [member.metadata.name for member in cache.pods_of(f"default/{gang}")]
 
     for raw in (gpu_pod("a", "g"), gpu_pod("b", "g"), gpu_pod("c", "h")):
         cache.handle(Pod, ObjectUpdated(raw))
@@ -148,19 +148,23 @@ def test_what_was_expected_is_an_echo() -> None:
     seen = cache.pod("default/p")
     assert seen is not None
     cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
-    told = group("g", minMember=1)
-    told["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
-    told["status"] = {"phase": "Running"}
+    written = group("g", minMember=1)
+    written["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
+    written["status"] = {"phase": "Running"}
     echoes = (
         (Pod, gpu_pod("p", "g", node_name="a")),
-        (PodGroup, told),
+        (PodGroup, written),
         (Queue, {**queued, "status": {"childQueues": ["x"]}}),
     )
     for struct, raw in echoes:
         assert cache.handle(struct, ObjectUpdated(raw))
         assert cache.echo
-    told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
-    for struct, raw in ((Pod, gpu_pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
+    written["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
+    for struct, raw in (
+        (Pod, gpu_pod("p", "g", node_name="b")),
+        (PodGroup, written),
+        (PodGroup, group("g", minMember=2)),
+    ):
         assert cache.handle(struct, ObjectUpdated(raw))
         assert not cache.echo, "somebody did that"
 
@@ -305,10 +309,15 @@ def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     for name, tree in sorted(snapshot.topologies.items()):
         for level in tree.levels:
             yield f"topology {name}", (level.label, level.paths, level.domain.tolist(), level.parent.tolist())
-    found = plan(snapshot)
+    planned = plan(snapshot)
     yield (
         "plan",
-        (found.bindings, found.nominations, found.evictions, [(one.verdict, one.refusals) for one in found.gangs]),
+        (
+            planned.bindings,
+            planned.nominations,
+            planned.evictions,
+            [(one.verdict, one.refusals) for one in planned.gangs],
+        ),
     )
 
 
@@ -318,7 +327,7 @@ def _differ(one: Snapshot, other: Snapshot) -> list[str]:
 
 
 def _objects(there: Iterable[tuple[type[Wire], Raw]]) -> Objects:
-    """Everything as it is, without any mirror."""
+    """Everything as it is, without any cache."""
     held: dict[str, Any] = {FIELDS[struct]: () for struct in WATCHED_KINDS.values()}
     for struct, raw in there:
         held[FIELDS[struct]] += (decode(raw, struct)[0],)
@@ -353,9 +362,9 @@ def test_the_cache_equals_the_cluster(
                 assert _differ(cache.snapshot(NOW), take(cache.objects, NOW, names)) == []
         final = [(name[0], raw) for name, raw in there.items()]
         dice.shuffle(final)
-        found, whole = cache.snapshot(NOW), take(_objects(final), NOW, names)
+        snapshot, whole = cache.snapshot(NOW), take(_objects(final), NOW, names)
         slim = {name: PodInterner().intern(one) for name, one in whole.pods.items()}
-        assert _differ(found, replace(whole, pods=slim)) == []
+        assert _differ(snapshot, replace(whole, pods=slim)) == []
 
 
 @settings(max_examples=150)
@@ -375,8 +384,8 @@ def test_assumed_pods_and_pods_of_other_schedulers(history: History, sent: list[
                 instead[f"default/p{number}"] = replace(seen, spec=replace(seen.spec, node_name=at), metadata=meta)
         pods = [instead.get(key(one.metadata), one) for one in cache.objects.pods]
         ours = tuple(one for one in pods if one.spec.scheduler_name == "muster")
-        found = cache.snapshot(NOW, instead)
-        assert _differ(found, take(replace(cache.objects, pods=ours), NOW)) == []
+        snapshot = cache.snapshot(NOW, instead)
+        assert _differ(snapshot, take(replace(cache.objects, pods=ours), NOW)) == []
 
 
 def test_amounts_beyond_all_measure_make_no_room() -> None:
@@ -390,10 +399,10 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
         cache.handle(kind, ObjectUpdated(raw))
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
         cache.handle(kind, ObjectUpdated(raw))
-    found = cache.snapshot(NOW)
-    assert _differ(found, take(cache.objects, NOW)) == []
-    assert (found.free[:, found.columns.index("memory")] < 0).all()
-    assert [one.pod for one in plan(found).bindings] == ["p5"]
+    snapshot = cache.snapshot(NOW)
+    assert _differ(snapshot, take(cache.objects, NOW)) == []
+    assert (snapshot.free[:, snapshot.columns.index("memory")] < 0).all()
+    assert [one.pod for one in plan(snapshot).bindings] == ["p5"]
 
 
 def test_fields_of_a_node_that_no_rule_reads_are_no_change() -> None:
@@ -412,8 +421,8 @@ def test_a_label_separates_pod_classes_once_a_rule_reads_it() -> None:
         cache.handle(kind, ObjectUpdated(raw))
     assert len(cache.snapshot(NOW).classes) == 1
     cache.handle(Pod, ObjectUpdated(_pod(3, "g", 1, "", "", ["away"])[1]))
-    found = cache.snapshot(NOW)
-    assert found.class_of["default/p1"] != found.class_of["default/p2"]
+    snapshot = cache.snapshot(NOW)
+    assert snapshot.class_of["default/p1"] != snapshot.class_of["default/p2"]
     cache.handle(Pod, ObjectDeleted(gpu_pod("p3", "g")))
     assert len(cache.snapshot(NOW).classes) == 1
 
@@ -503,9 +512,9 @@ def test_parts_that_look_alike_stay_what_they_are() -> None:
     raw = gpu_pod("p", "g")
     raw["metadata"]["labels"] = raw["spec"]["nodeSelector"] = {"phase": "Running"}
     raw["status"] = {"phase": "Running"}
-    found = small(raw)
-    assert found.metadata.labels == found.spec.node_selector == {"phase": "Running"}
-    assert found.status.phase == "Running"
+    interned = small(raw)
+    assert interned.metadata.labels == interned.spec.node_selector == {"phase": "Running"}
+    assert interned.status.phase == "Running"
 
 
 def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:

@@ -30,24 +30,24 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Script:
-    """Answers in turn, the last one for ever; remembers what was asked."""
+    """Answers in turn, the last one for ever; remembers the requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = [*answers]
-        self.asked: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self.queries: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.asked.append((request.method, request.raw_path.partition("?")[0], msgspec.json.decode(body or b"null")))
+        self.requests.append((request.method, request.raw_path.partition("?")[0], msgspec.json.decode(body or b"null")))
         self.queries.append(dict(request.query))
         self.headers.append(dict(request.headers))
         return await (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(request)
 
     @property
     def verbs(self) -> list[str]:
-        return [verb for verb, _, _ in self.asked]
+        return [verb for verb, _, _ in self.requests]
 
 
 def says(value: Any, status: int = 200, **headers: str) -> Answer:
@@ -140,12 +140,12 @@ async def test_names_cannot_become_another_path() -> None:
     script = Script(says(pod()))
     async with cluster(script) as (client, _):
         await client.get(PODS, "a/../b", "x?y#z")
-        assert script.asked[0][1] == "/api/v1/namespaces/a%2F..%2Fb/pods/x%3Fy%23z"
+        assert script.requests[0][1] == "/api/v1/namespaces/a%2F..%2Fb/pods/x%3Fy%23z"
         for name in ("", ".", ".."):
             with pytest.raises(ApiError) as caught:
                 await client.get(PODS, "team", name)
             assert caught.value.status == 400
-        assert len(script.asked) == 1
+        assert len(script.requests) == 1
 
 
 async def test_each_verb_asks_what_kubernetes_expects() -> None:
@@ -160,7 +160,7 @@ async def test_each_verb_asks_what_kubernetes_expects() -> None:
         await client.bind("team", "a", "u1", "n1")
         await client.evict("team", "a", "u1")
     pods = "/api/v1/namespaces/team/pods"
-    assert [(verb, path) for verb, path, _ in script.asked] == [
+    assert [(verb, path) for verb, path, _ in script.requests] == [
         ("POST", pods),
         ("POST", "/apis/scheduling.run.ai/v2/queues"),
         ("PUT", f"{pods}/a/status"),
@@ -171,11 +171,11 @@ async def test_each_verb_asks_what_kubernetes_expects() -> None:
     ]
     assert script.queries[3] == {"fieldManager": "muster", "force": "true"}
     assert script.headers[3]["Content-Type"] == "application/apply-patch+yaml"
-    assert script.asked[4][2]["preconditions"] == {"uid": "u1"}
-    assert script.asked[4][2]["gracePeriodSeconds"] == 0
-    assert script.asked[5][2]["metadata"]["uid"] == "u1"
-    assert script.asked[5][2]["target"]["name"] == "n1"
-    assert script.asked[6][2]["deleteOptions"] == {"preconditions": {"uid": "u1"}}
+    assert script.requests[4][2]["preconditions"] == {"uid": "u1"}
+    assert script.requests[4][2]["gracePeriodSeconds"] == 0
+    assert script.requests[5][2]["metadata"]["uid"] == "u1"
+    assert script.requests[5][2]["target"]["name"] == "n1"
+    assert script.requests[6][2]["deleteOptions"] == {"preconditions": {"uid": "u1"}}
     assert all(headers["Authorization"] == SECRET for headers in script.headers)
 
 
@@ -190,10 +190,10 @@ def page(*names: str, version: str = "7", more: str = "") -> Answer:
 async def test_a_list_is_read_page_by_page_and_each_object_says_what_it_is() -> None:
     script = Script(page("a", more="m1"), page("b", more="m2"), page("c"))
     async with cluster(script) as (client, _):
-        found = await client.list(PODS, "team", labels="app=x", fields="spec.nodeName=")
-    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "b", "c"]
-    assert {(raw["apiVersion"], raw["kind"]) for raw in found.items} == {("v1", "Pod")}
-    assert (found.resource_version, found.more) == ("7", "")
+        listed = await client.list(PODS, "team", labels="app=x", fields="spec.nodeName=")
+    assert [raw["metadata"]["name"] for raw in listed.items] == ["a", "b", "c"]
+    assert {(raw["apiVersion"], raw["kind"]) for raw in listed.items} == {("v1", "Pod")}
+    assert (listed.resource_version, listed.more) == ("7", "")
     assert [query.get("continue") for query in script.queries] == [None, "m1", "m2"]
     assert script.queries[0]["labelSelector"] == "app=x"
     assert script.queries[0]["fieldSelector"] == "spec.nodeName="
@@ -202,8 +202,8 @@ async def test_a_list_is_read_page_by_page_and_each_object_says_what_it_is() -> 
 async def test_a_list_that_grows_too_old_is_read_in_one_piece() -> None:
     script = Script(page("a", more="m1"), fails(410, "Expired"), page("a", "b", version="9"))
     async with cluster(script) as (client, _):
-        found = await client.list(PODS)
-    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "b"]
+        listed = await client.list(PODS)
+    assert [raw["metadata"]["name"] for raw in listed.items] == ["a", "b"]
     assert "limit" not in script.queries[2]
 
 
@@ -274,7 +274,7 @@ async def test_reads_and_repeatable_writes_are_tried_again(status: int) -> None:
         await client.get(PODS, "team", "a")
         script.answers = [fails(status), says(pod())]
         await client.patch(PODS, "team", "a", {})
-    assert len(script.asked) == 5
+    assert len(script.requests) == 5
     assert waited == [0.1, 0.2, 0.1]
 
 
@@ -284,7 +284,7 @@ async def test_a_creation_is_tried_again_only_where_it_was_turned_away() -> None
         with pytest.raises(ApiError) as caught:
             await client.create(PODS, pod())
     assert (caught.value.status, waited) == (503, [2.0])
-    assert len(script.asked) == 2
+    assert len(script.requests) == 2
 
 
 async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
@@ -292,7 +292,7 @@ async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
     async with cluster(script) as (client, _):
         with pytest.raises(Unanswered):
             await client.patch(PODS, "team", "a", [], "application/json-patch+json")
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
 
 
 async def test_a_read_waits_for_the_whole_retry_after() -> None:
@@ -308,7 +308,7 @@ async def test_a_write_that_is_rejected_unread_fails_instead_of_waiting_for_long
     async with cluster(script) as (client, waited):
         with pytest.raises(ApiError) as caught:
             await VERBS[verb](client)
-    assert (caught.value.status, len(script.asked), waited) == (429, 1, [])
+    assert (caught.value.status, len(script.requests), waited) == (429, 1, [])
 
 
 @pytest.mark.parametrize("verb", ["create", "bind"])
@@ -352,7 +352,7 @@ async def test_retries_end() -> None:
     async with cluster(script, Limits(attempts=3)) as (client, waited):
         with pytest.raises(ApiError):
             await client.get(PODS, "team", "a")
-    assert (len(script.asked), len(waited)) == (3, 2)
+    assert (len(script.requests), len(waited)) == (3, 2)
 
 
 async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
@@ -379,7 +379,7 @@ async def test_a_refusal_by_a_budget_is_not_retried(wish: dict[str, str]) -> Non
             with pytest.raises(ApiError) as caught:
                 await client.evict("team", "a", "u1")
             assert (caught.value.status, caught.value.message) == (429, "no")
-    assert (len(script.asked), waited) == (2, [])
+    assert (len(script.requests), waited) == (2, [])
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
@@ -394,10 +394,10 @@ async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> Non
             with pytest.raises(ApiError, match="not sent") as caught:
                 await VERBS[verb](client)
             assert caught.value.status == 429
-        assert (len(script.asked), waited) == (1, [])
+        assert (len(script.requests), waited) == (1, [])
         now[0] = 8.0
         await VERBS[verb](client)
-    assert len(script.asked) == 2
+    assert len(script.requests) == 2
 
 
 async def test_reads_and_leases_are_not_held_back() -> None:
@@ -494,14 +494,14 @@ async def test_a_binding_that_is_turned_away_is_sent_again_without_looking() -> 
 
 
 async def taken(client: Kubernetes, count: int, since: str = "1") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    events: list[tuple[str, str]] = []
     async with client.watch(PODS, since, "team") as changes:
         async for change in changes:
             if not change.is_reopened:
-                found.append((change.type, change.resource_version))
-            if len(found) == count:
+                events.append((change.type, change.resource_version))
+            if len(events) == count:
                 break
-    return found
+    return events
 
 
 async def test_a_watch_goes_on_where_its_stream_ended() -> None:
@@ -726,7 +726,7 @@ async def test_a_creation_is_not_sent_again_however_its_answer_was_lost(lost: An
     async with cluster(script, Limits(answer_seconds=0.2)) as (client, _):
         with pytest.raises(Unanswered):
             await client.create(PODS, pod())
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
 
 
 async def test_an_eviction_that_is_only_tried_says_so() -> None:

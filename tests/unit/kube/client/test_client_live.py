@@ -55,9 +55,9 @@ async def test_both_ways_to_be_known(apiserver: ApiServer, context: str) -> None
 
 async def test_a_client_without_rights_gets_a_clear_error(apiserver: ApiServer) -> None:
     client = connect(apiserver.kubeconfig, "nobody")
-    for asked in (client.list(PODS), client.get(PODS, "default", "x")):
+    for call in (client.list(PODS), client.get(PODS, "default", "x")):
         with pytest.raises(ApiError) as caught:
-            await asked
+            await call
         assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
     with pytest.raises(ApiError) as caught:
         async with client.watch(PODS, "1"):

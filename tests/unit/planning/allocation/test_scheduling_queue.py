@@ -45,12 +45,12 @@ class Driver:
     """A line, and the same gangs in a plain dict."""
 
     def __init__(self) -> None:
-        self.usage, self.looks, self.number = usage(), 0, 0
-        self.line = SchedulingQueue(self._look)
+        self.usage, self.usage_reads, self.number = usage(), 0, 0
+        self.line = SchedulingQueue(self._read_usage)
         self.gangs: dict[str, tuple[str, int]] = {}  # queue and rank
 
-    def _look(self) -> QueueUsage:
-        self.looks += 1
+    def _read_usage(self) -> QueueUsage:
+        self.usage_reads += 1
         return self.usage
 
     def add(self, name: str, number: int) -> None:
@@ -111,14 +111,14 @@ def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(ga
     driver = Driver()
     for name in LEAVES:
         driver.add(name, 0)
-    driver.looks = 0
+    driver.usage_reads = 0
     for _ in range(gang_states):
-        found = driver.line.next()
-        assert found is not None
-        name, number = driver.gangs[found]
+        gang = driver.line.next()
+        assert gang is not None
+        name, number = driver.gangs[gang]
         driver.hold(name, -2)
         driver.hold(name, 2)
         driver.hold(name, 1)
-        driver.line.add(name, (number + 1, found), found)
-        driver.gangs[found] = name, number + 1
-    assert driver.looks < 20 * gang_states
+        driver.line.add(name, (number + 1, gang), gang)
+        driver.gangs[gang] = name, number + 1
+    assert driver.usage_reads < 20 * gang_states

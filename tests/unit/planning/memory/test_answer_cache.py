@@ -87,10 +87,10 @@ def at(path: str, value: object) -> Change:
     name, *keys, last = path.split("/")
 
     def change(objects: dict[str, Raw]) -> None:
-        found = objects[name]
+        holder = objects[name]
         for key in keys:
-            found = found.setdefault(key, {})
-        found[last] = value
+            holder = holder.setdefault(key, {})
+        holder[last] = value
 
     return change
 

@@ -47,6 +47,6 @@ def test_budgets_that_have_a_label_in_common_do_not_look_at_each_other_s_pods() 
     raws += [budget(f"rest-{i}", {"matchExpressions": [one]}) for i, one in enumerate(others)]
     snapshot = take(muster.objects(raws))
     assert calls(lambda _: DisruptionBudgets(snapshot), raws) < 100_000
-    found = DisruptionBudgets(snapshot)
-    assert found.left == [1] * 700
-    assert len(found.stuck) == 500
+    budgets = DisruptionBudgets(snapshot)
+    assert budgets.left == [1] * 700
+    assert len(budgets.stuck) == 500

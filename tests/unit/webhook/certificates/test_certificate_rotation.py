@@ -552,18 +552,18 @@ def test_an_unusable_certificate_leaves_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "told"),
+    ("days", "problem"),
     [
         (91, "it expired at 2026-04-01T00:00:00Z; bring a new one, or see in the log why it was not renewed"),
         (-1, "it is not valid before 2025-12-31T23:55:00Z; bring one that is, or set the clock"),
         (0, ""),
     ],
 )
-def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> None:
+def test_a_certificate_out_of_its_time_is_not_ready(days: int, problem: str) -> None:
     """The API server rejects it."""
     served_certificate = ServedCertificate(lambda: NOW + timedelta(days=days))
     served_certificate.use(issue(SETTINGS, NOW), HOST)
-    assert (served_certificate.name, served_certificate.problem()) == ("certificate", told)
+    assert (served_certificate.name, served_certificate.problem()) == ("certificate", problem)
 
 
 def made_out_to(*names: str) -> Bundle:
@@ -584,7 +584,7 @@ def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "shown_names"),
     [
         ((HOST,), ""),
         (("another.svc", HOST.upper()), ""),
@@ -597,12 +597,14 @@ def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
         ((), "no name"),
     ],
 )
-def test_a_certificate_for_another_name_is_not_ready(names: tuple[str, ...], found: str) -> None:
+def test_a_certificate_for_another_name_is_not_ready(names: tuple[str, ...], shown_names: str) -> None:
     """The API server asks for the Service by its name; a star stands for one label."""
     served_certificate = ServedCertificate(lambda: NOW)
     served_certificate.use(made_out_to(*names), HOST)
     way_out = "bring one that is, or correct `webhook.certificates.serviceName` and `namespace`"
-    assert served_certificate.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
+    assert served_certificate.problem() == (
+        f"it is made out to {shown_names}, not to `{HOST}`; {way_out}" if shown_names else ""
+    )
 
 
 async def test_the_served_certificate_is_trusted_on_every_day_of_a_year() -> None:
@@ -638,7 +640,7 @@ async def test_the_served_certificate_is_trusted_on_every_day_of_a_year() -> Non
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "problem"),
     [
         (replace(issue(SETTINGS, NOW), authority=b"rubbish"), "ca.crt: holds no certificate"),
         (replace(issue(SETTINGS, NOW), authority=issue(SETTINGS, NOW).authority), "tls.crt: is not signed by"),
@@ -651,7 +653,7 @@ async def test_the_served_certificate_is_trusted_on_every_day_of_a_year() -> Non
     ],
     ids=["rubbish", "another authority", "another name", "not yet", "no more"],
 )
-async def test_a_good_certificate_stays_where_the_new_one_is_bad(tmp_path: Path, wrong: Bundle, told: str) -> None:
+async def test_a_good_certificate_stays_where_the_new_one_is_bad(tmp_path: Path, wrong: Bundle, problem: str) -> None:
     """Files, as the user changes them: what is shown and what is trusted change together, or not at all."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
     shelf, served_certificate, good = Shelf(), ServedCertificate(lambda: NOW), issue(SETTINGS, NOW)
@@ -670,7 +672,7 @@ async def test_a_good_certificate_stays_where_the_new_one_is_bad(tmp_path: Path,
     before, shown = shelf.hooks(), rotation._served
     bring(tmp_path, wrong)
     for _ in range(2):
-        with pytest.raises(CertificateError, match=re.escape(told)):
+        with pytest.raises(CertificateError, match=re.escape(problem)):
             await rotation.reconcile()
     assert (shelf.hooks(), rotation._served, served_certificate.problem()) == (before, shown, "")
     better = issue(SETTINGS, NOW)
