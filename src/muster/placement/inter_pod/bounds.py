@@ -43,7 +43,7 @@ class Distances:
         return most
 
     def places(self, number: int, pod_classes: Sequence[int]) -> int:
-        """The most pods of some classes that fit on all nodes under one rule that they share."""
+        """The most pods of some classes that all nodes together can take under one rule that they share."""
         nowhere = np.zeros(len(self.capacity.free), dtype=np.int64)
         own_fits = [self.capacity.fits(pod_class) for pod_class in pod_classes if number in self.of_class(pod_class)]
         return int(_count_fits(sum(own_fits, start=nowhere), self._places(number), nowhere, 1)[0])
@@ -53,7 +53,7 @@ class Distances:
 
 
 def _count_fits(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
-    """By topology domain: one pod for each place where some fit, and all that fit on nodes in no place."""
+    """By topology domain: one pod for each domain of the rule where some fit, and all that fit on nodes in none."""
     counts = np.zeros(domains, dtype=np.int64)
     free, some = np.flatnonzero((fits > 0) & (places < 0)), np.flatnonzero((fits > 0) & (places >= 0))
     np.add.at(counts, domain[free], fits[free])

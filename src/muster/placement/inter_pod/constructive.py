@@ -42,7 +42,7 @@ def construct_beside(
     numbers: Sequence[int],
     budget: Budget,
 ) -> Assignments | None:
-    """An assignment of more demands beside assigned ones; None: not found. For anti-affinity: no later pod mends it."""
+    """An assignment of `added` beside `seated`; None: not found. For anti-affinity, which no later pod can mend."""
     capacity = supposed.base
     classes = [capacity.inter_pod.classes[demand.pod_class] for demand in added]
     about = {number for rule_matches in classes for number in (*rule_matches.carries, *rule_matches.selected_by)}
@@ -324,7 +324,7 @@ class Attempt:
         return kind == "spread" or (kind == "anti_affinity" and carries and chosen)
 
     def _choose(self, nodes: Ints, fits: Ints, left: int, rule_matches: list[Mark], ranks: "_Ranks") -> int | None:
-        """The node for the next pods: open by all rules, in the emptiest domain of a spread, then the tightest."""
+        """The node for the next pods: open by all rules, in a spread's emptiest domain, best rank, then tightest."""
         open_here = fits > 0
         for number, carries, chosen in rule_matches:
             tally = self.tallies[number]

@@ -100,7 +100,7 @@ class InterPodState:
         return mask
 
     def among(self, pod_classes: Iterable[int], wishes: bool = False) -> tuple[int, ...]:
-        """Rules that placing these classes together has to check, `wishes`: soft ones too; masks cover the others."""
+        """Rules to check when these classes are placed together (`wishes`: soft ones too); masks cover the others."""
         pod_classes = tuple(pod_classes)
         carried = sorted({rule for pod_class in pod_classes for rule in self.classes[pod_class].carries})
         met = {rule for pod_class in pod_classes for rule in self.classes[pod_class].selected_by}

@@ -11,7 +11,7 @@ from muster.placement.inter_pod.constrained_packing import ConstrainedPacking
 from muster.placement.inter_pod.constructive import construct
 from muster.placement.packing.packing import Assignments, Demand, is_possible
 
-SHARE = 2  # construction may spend one part in so many of the steps that are left
+SHARE = 2  # construction may spend 1/SHARE of the steps that are left
 
 
 def assign_nodes(
