@@ -159,7 +159,7 @@ def pod(name: str, gang: str) -> Raw:
 
 
 def claim(name: str) -> Raw:
-    """Of a class that waits for its first consumer: muster selects the node (`control.volumes`)."""
+    """Of a class that waits for its first consumer: muster selects the node (`scheduler.apply.volume_binder`)."""
     asks = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "rbac"}
     meta = {"name": name, "namespace": SPACE}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": asks}
@@ -260,12 +260,12 @@ async def event_tells(cluster: Cluster) -> bool:
 
 
 async def faults(account: Cluster) -> None:
-    """What only a fault brings about: a binding nobody answered is looked up (`kubernetes_binding`)."""
+    """What only a fault brings about: the binder reads the pod of an unconfirmed binding (`scheduler.apply.binder`)."""
     assert (await account.get(PODS, SPACE, "high-0"))["spec"]["nodeName"] == "rbac-a"
 
 
 async def later(account: Cluster, admin: Cluster) -> None:
-    """What only time brings about: an event is told again after some minutes (`control.events`)."""
+    """What only time brings about: an event is repeated after some minutes (`scheduler.status`)."""
     event = (await admin.list(EVENTS, SPACE)).items[0]["metadata"]["name"]
     await account.patch(EVENTS, SPACE, event, {"count": 2})
 

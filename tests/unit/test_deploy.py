@@ -525,14 +525,14 @@ CALLS = {
         for verb in ("list", "watch")
     ),
     ("", "pods", "get", ""),  # scheduler.apply.pod_api: what became of an unconfirmed write
-    ("", "pods/binding", "create", ""),  # control.apply
-    ("", "pods/eviction", "create", ""),  # control.apply
-    ("", "persistentvolumeclaims", "patch", ""),  # control.volumes: the selected node
+    ("", "pods/binding", "create", ""),  # scheduler.apply
+    ("", "pods/eviction", "create", ""),  # scheduler.apply
+    ("", "persistentvolumeclaims", "patch", ""),  # scheduler.apply.volume_binder: the selected node
     ("", "pods/status", "patch", ""),  # control.status: PodScheduled, nominatedNodeName
     ("scheduling.run.ai", "podgroups/status", "patch", ""),  # control.status
     ("scheduling.run.ai", "queues/status", "patch", ""),
     ("scheduling.run.ai", "podgroups", "patch", ""),  # control.status: timestamps of S2 and of run times
-    ("", "events", "create", ""),  # control.events
+    ("", "events", "create", ""),  # scheduler.status
     ("", "events", "patch", ""),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get", "muster"),  # server.certificates
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "patch", "muster"),
