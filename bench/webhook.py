@@ -99,7 +99,7 @@ def cluster() -> Objects:
 
 @cache
 def gangs() -> dict[str, list[Pod]]:
-    """Pods by gang, as the mirror of `muster run` keeps them."""
+    """Pods by gang, as the cache of `muster run` keeps them."""
     pods_of: dict[str, list[Pod]] = {}
     for one in cluster().pods:
         pods_of.setdefault(gang_of(one) or "", []).append(one)

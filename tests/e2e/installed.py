@@ -1,6 +1,6 @@
 """What deploy/manifests installs, on a real API server without nodes: the Service leads to a port of this machine.
 
-The API server resolves the webhook's Service itself, and expects a certificate made out to the Service's name. Nobody
+The API server resolves the webhook's Service itself, and expects a certificate made out to the Service's name. Nothing
 routes to a ClusterIP here, so the Service is an ExternalName, and the webhook configuration names the port.
 """
 

@@ -106,7 +106,7 @@ class Site:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Site"]:
-        """With kubelets, replicas and a judge at work; whoever finds a broken promise says so."""
+        """With kubelets, replicas and a judge at work; a broken promise fails the test."""
         await self.cluster.create(NAMESPACES, {"metadata": {"name": self.name}})
         levels = {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]}
         await self._create(TOPOLOGIES, {"metadata": {"name": self.name}, "spec": levels})
@@ -291,7 +291,7 @@ class Process:
         return not self.over
 
     async def _cycle(self, end: float) -> None:
-        """A whole cycle that began after now, and was told."""
+        """A whole cycle that began after now, and was reported."""
         first = self.scheduler.cycles
         while self.scheduler.reported_cycle < first + 2 and not self.over:
             assert time.monotonic() < end, (
@@ -342,7 +342,7 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = LONGEST_S
 
 
 async def ended(tasks: Iterable["asyncio.Task[None]"]) -> None:
-    """Cancelled until they are done; whatever went wrong in them by itself, but a crash that was asked for, is told."""
+    """Cancelled until they are done; an error in one of them is raised, but for a crash that a script asked for."""
     left = set(tasks)
     while left:
         for task in left:

@@ -72,7 +72,7 @@ class Muster:
                 process.kill()
 
     async def ready(self) -> str:
-        """What `/readyz/certificate` says; nothing while nobody answers."""
+        """What `/readyz/certificate` says; nothing while the server does not answer."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.seen)
             writer.write(b"GET /readyz/certificate HTTP/1.1\r\nhost: muster\r\nconnection: close\r\n\r\n")
@@ -143,7 +143,7 @@ async def test_what_the_user_gets_wrong_changes_nothing(
 async def test_a_certificate_that_the_api_server_rejects_is_not_ready(
     apiserver: ApiServer, cluster: Cluster, tmp_path: Path, wrong: Any, problem: str
 ) -> None:
-    """The API server says no, and so do `/readyz` and the log; with a good one everybody agrees again."""
+    """The API server says no, and so do `/readyz` and the log; with a good one all of them agree again."""
     muster = Muster(apiserver, tmp_path)
     bring(tmp_path, made(**wrong))
     async with registered(cluster, muster.port):
@@ -160,7 +160,7 @@ async def test_a_certificate_that_the_api_server_rejects_is_not_ready(
 async def test_manifests_are_applied_again_without_a_conflict(
     apiserver: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """What muster writes is in no manifest, and whoever applies it again, by force or not, changes nothing of it."""
+    """What muster writes is in no manifest, and applying that again, by force or not, changes nothing of it."""
     muster = Muster(apiserver, tmp_path, failurePolicy="Ignore")
     bring(tmp_path, made())
 

@@ -84,7 +84,7 @@ def said(process: "subprocess.Popen[str]", word: str) -> None:
 
 
 def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> float:
-    """Told to end, it ends by itself: after so many seconds, with exit code 0."""
+    """After a signal it ends by itself, with exit code 0; how many seconds it took."""
     began = time.monotonic()
     process.send_signal(number)
     _, rest = process.communicate(timeout=20)

@@ -194,7 +194,7 @@ def candidate(world: World, name: str, cluster: Faulty) -> tuple[Leader, Schedul
 
 
 async def received(world: World, scheduler: Scheduler) -> None:
-    """Everything is told to a scheduler that does nothing by itself."""
+    """Hands every object to a scheduler that does nothing by itself."""
     for resource, struct in WATCHED_KINDS.items():
         for raw in world.memory.store.list(resource).items:
             scheduler.watched.cache.handle(struct, ObjectUpdated(raw))
@@ -224,7 +224,7 @@ async def test_a_stale_leader_cannot_bind() -> None:
     slow.go_on.set()
     done = await cycle
     assert (done.bound, len(done.failures)) == (early, 2), "the late one is refused by the API"
-    assert "another leader may be acting" in done.failures[1], "and nobody else is asked for"
+    assert "another leader may be acting" in done.failures[1], "and no other binding is sent"
     assert len([line for line in slow.writes() if line.startswith("bind")]) == early + 1
     assert world.seats() == before
     assert world.judge.broken == []
@@ -300,7 +300,7 @@ async def votes(leaders: Iterable[Leader]) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "broken", "busy", "conflict"])
 async def test_a_leader_that_is_cut_off_from_its_lease_stops_before_the_next_begins(fault: Fault) -> None:
-    """I9: its renewals fail, its bindings would get through; between the two of them nobody acts."""
+    """I9: its renewals fail, its bindings would get through; between the two of them none acts."""
     world = World([node(f"n{i}") for i in range(10)])
     cut = False
     first = candidate(
@@ -379,7 +379,7 @@ class Rivalry:
         await asyncio.sleep(0.01)
 
     async def rest(self, lives: list[Live]) -> None:
-        """All is well again; whoever leads then stays the leader and brings it to its end, grace of S2 included."""
+        """All is well again; the leader by then stays the leader and brings it to its end, grace of S2 included."""
         for way in self.ways:
             way.cut, way.faults = False, lambda _: None
         await votes(self.leaders)
@@ -399,11 +399,11 @@ async def stay(leader: Leader) -> None:
         await asyncio.sleep(0.001)
 
 
-# hearing nothing ------------------------------------------------------------------------------------------------------
+# silent watches -------------------------------------------------------------------------------------------------------
 
 
 async def test_what_was_sent_counts_until_a_watch_shows_otherwise() -> None:
-    """I2: pods are not heard of for longer than the patience with bindings; their room is not given out again."""
+    """I2: the watch of pods is silent for longer than a binding is unconfirmed; their nodes are not given out again."""
     world = World([node("a")])
     deaf = False
 

@@ -112,7 +112,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield kubectl
 
 
-# get ----------------------------------------------------------------------------------------------------------------
+# get ------------------------------------------------------------------------------------------------------------------
 
 
 async def test_get_shows_columns(cluster: Cluster) -> None:
@@ -189,7 +189,7 @@ async def test_get_watches(cluster: Cluster) -> None:
     assert lines[2][0] in (b"DELETED", b"MODIFIED")
 
 
-# describe, explain, discovery ---------------------------------------------------------------------------------------
+# describe, explain, discovery -----------------------------------------------------------------------------------------
 
 
 async def test_describe_prints_an_object_and_its_events(cluster: Cluster) -> None:
@@ -244,7 +244,7 @@ async def test_the_server_tells_what_it_serves(cluster: Cluster) -> None:
     assert "*.*" in await kubectl("auth", "can-i", "--list")
 
 
-# writing ------------------------------------------------------------------------------------------------------------
+# writing --------------------------------------------------------------------------------------------------------------
 
 
 async def test_apply_by_the_client(cluster: Cluster) -> None:
@@ -327,7 +327,7 @@ async def test_scale(cluster: Cluster) -> None:
         await cluster.kubectl("scale", "deploy/d", "--current-replicas", "2", "--replicas", "3")
 
 
-# letting go, and waiting --------------------------------------------------------------------------------------------
+# letting go, and waiting ----------------------------------------------------------------------------------------------
 
 
 def owned(name: str, owner: Raw) -> Raw:
@@ -349,7 +349,7 @@ async def test_delete_takes_what_belongs_to_it_along(cluster: Cluster) -> None:
 
 
 async def test_delete_waits_for_finalizers(cluster: Cluster) -> None:
-    """Until somebody lets go; `wait --for=delete` too."""
+    """Until the finalizer is removed; `wait --for=delete` too."""
     kubectl = cluster.kubectl
     held = podgroup("g")
     held["metadata"]["finalizers"] = ["example.com/hold"]

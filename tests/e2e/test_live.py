@@ -32,7 +32,7 @@ def events(world: World, about: str) -> list[Raw]:
 
 
 async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> None:
-    """Six GPUs of eight: nobody is started (I3), everybody is told why, and the missing node is all it takes."""
+    """Six GPUs of eight: no pod is started (I3), every pod has the reason, and the missing node is all it takes."""
     world = World([node("a")])
     world.submit(group("g", minMember=4), {"": 4})
     async with world.running() as live:
@@ -86,7 +86,7 @@ async def test_a_scheduler_that_is_cancelled_stops() -> None:
 
 
 async def test_a_pod_that_comes_back_under_its_name_gets_a_condition_as_well() -> None:
-    """What was said to the one before it is not known to it."""
+    """The condition of the pod before it is not its own."""
     world = World([node("a")])
     world.submit(group("g", minMember=3), {"": 3})
     async with world.running() as live:

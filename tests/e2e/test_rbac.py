@@ -1,7 +1,7 @@
 """muster with exactly the rights of deploy/manifests, on an API server that enforces them and writes down every call.
 
 Rule: what a role grants is compared with what the API server was asked for, in both directions: a right that is missing
-shows as a 403, and one that nobody needs is never used.
+shows as a 403, and one that nothing needs is never used.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ def used(right: Call, calls: list[Call]) -> bool:
     )
 
 
-# a small scenario that brings about everything but faults -----------------------------------------------------------
+# a small scenario that brings about everything but faults -------------------------------------------------------------
 
 
 def pod(name: str, gang: str) -> Raw:
@@ -354,7 +354,7 @@ async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, 
     assert refused == set()
     assert "forbidden" not in logged.lower()
     left_over = {right for right in granted() if not used(right, [call for call, _ in calls])}
-    assert left_over == set(), "granted, but nobody needs it"
+    assert left_over == set(), "granted, but nothing needs it"
     assert secret not in logged
     assert "PRIVATE" not in logged
 

@@ -73,7 +73,7 @@ class Story:
         raise AssertionError("the last life had no faults and crashed")
 
     async def ends_well(self) -> None:
-        """I1-I5 at every moment; and in the end everybody who can run does, and nobody in part."""
+        """I1-I5 at every moment; and in the end every gang that can run does, and none in part."""
         seen = await self.site.seen()
         await self.site.judged()
         assert self.site.judge.halves() == []
@@ -107,7 +107,7 @@ async def test_without_faults_the_story_ends_well(cluster: Cluster) -> None:
 
 
 async def test_a_crash_at_any_call_ends_in_the_same_place(cluster: Cluster) -> None:
-    """I8: the process dies right before its n-th call, and another takes over; nobody is evicted in vain (I6)."""
+    """I8: the process dies right before its n-th call, and another takes over; no pod is evicted in vain (I6)."""
     calls = 0
     for number in count(1, STRIDE):
         async with played(cluster, crash_at(number)) as story:

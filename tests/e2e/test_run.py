@@ -1,4 +1,4 @@
-"""`muster run` on a real API server: a process of its own, told by a kubeconfig and a config file."""
+"""`muster run` on a real API server: a process of its own, with a kubeconfig and a config file."""
 
 import asyncio
 import signal
@@ -88,7 +88,7 @@ class Replica:
         return await self.metric("leader") == 1
 
     def stopped(self) -> str:
-        """Told to stop, it stops by itself; what it wrote."""
+        """After SIGTERM it stops by itself; what it wrote."""
         self.process.terminate()
         _, logged = self.process.communicate(timeout=30)
         return logged.decode()

@@ -64,7 +64,9 @@ async def test_the_dynamo_example_starts_with_its_core_and_grows(site: Site) -> 
     gang, *pods = (raw for raw in datacenter.dynamo() if raw["kind"] != "Namespace")
     await site.send(gang, *pods)
     async with site.scheduling() as process:
-        await site.until(lambda seen: seen.condition("dynamo").get("status") == "False", "nobody says that it waits")
+        await site.until(
+            lambda seen: seen.condition("dynamo").get("status") == "False", "no condition says that it waits"
+        )
         seen = await site.seen()
         assert seen.seats() == {}, "two racks are too few for three replicas"
         assert seen.status("dynamo")["phase"] == "Pending"
@@ -89,7 +91,7 @@ async def test_the_dynamo_example_starts_with_its_core_and_grows(site: Site) -> 
 
 
 def replicas_when_still(seen: Seen) -> dict[str, int]:
-    """Between two bindings a replica is there in part; once the status is told it must not be."""
+    """Between two bindings a replica is there in part; once the status is written it must not be."""
     placed, running = sum(seen.sizes().values()), seen.status("dynamo").get("running")
     return replicas(seen) if placed == running else {}
 
@@ -98,11 +100,11 @@ def replicas_when_still(seen: Seen) -> dict[str, int]:
 
 
 async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in(site: Site) -> None:
-    """I3, E1, E3: nobody is started, everybody is told why; one more node is all it takes."""
+    """I3, E1, E3: no pod is started, every pod has a condition that says why; one more node is all it takes."""
     await site.node("a")
     await site.submit(group("g", minMember=4), {"": 4})
     async with site.scheduling():
-        seen = await site.until(lambda seen: len(seen.events) > 0 and waits(seen, 4), "nobody is told")
+        seen = await site.until(lambda seen: len(seen.events) > 0 and waits(seen, 4), "there is no event")
         assert seen.seats() == {}
         condition = seen.condition("g")
         assert (condition["status"], condition["reason"]) == ("False", "NoRoom")
@@ -151,7 +153,7 @@ async def test_preemption_takes_extras_only_and_no_more_than_it_needs(site: Site
 
 
 async def test_a_lost_node_is_replaced_within_the_same_rack(site: Site) -> None:
-    """T3, I4: whoever comes back joins those that are left, however much room there is in another rack."""
+    """T3, I4: a pod that comes back joins those that are left, however much capacity another rack has."""
     for name in "abc":
         await site.node(name)
     await site.node("x", "r2", 8)
@@ -215,7 +217,7 @@ class Slow(Faulty):
 
 @pytest.mark.parametrize("number", [1, 3])
 async def test_a_scheduler_that_dies_while_it_binds_leaves_nothing_half(site: Site, number: int) -> None:
-    """G5, I8: killed between two bindings, another completes the gang; nobody is bound twice (I1)."""
+    """G5, I8: killed between two bindings, another completes the gang; no pod is bound twice (I1)."""
     await ready_for_six(site)
     cluster = Faulty(site.cluster, nth_bind(number + 1))
     async with site.scheduling(cluster, bind_concurrency=1) as process:
@@ -350,7 +352,7 @@ async def test_the_example_is_applied_and_shown_by_kubectl(site: Site, kubectl: 
 
 
 async def make_namespace(kubectl: Kubectl, name: str) -> None:
-    """It may be there: nobody finishes to delete it on a bare API server."""
+    """It may be there: a bare API server has no controller that finishes its deletion."""
     await kubectl("apply", "-f", "-", send={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 

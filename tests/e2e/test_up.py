@@ -91,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-# the demonstration --------------------------------------------------------------------------------------------------
+# the demonstration ----------------------------------------------------------------------------------------------------
 
 
 def test_the_demonstration_forms_loses_a_node_and_heals(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_whatever_ends_the_demonstration_its_token_goes(tmp_path: Path, number: 
     assert list(tmp_path.iterdir()) == []
 
 
-# files of others ----------------------------------------------------------------------------------------------------
+# files of others ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [["--port", "TAKEN"], ["bad.yaml"], ["--topology", "zone"], []])
@@ -183,7 +183,7 @@ def test_a_loop_that_dies_ends_the_cluster_with_an_error(tmp_path: Path) -> None
     assert not (tmp_path / "kubeconfig").exists()
 
 
-# looking at it ------------------------------------------------------------------------------------------------------
+# looking at it --------------------------------------------------------------------------------------------------------
 
 
 def test_reading_verbs_take_a_live_cluster(cluster: Path, tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def _running(kubeconfig: Path, folder: Path, pods: int) -> bool:
     return (folder / "looked" / "pods.yaml").read_text().count("phase: Running") == pods
 
 
-# things that go wrong in it -----------------------------------------------------------------------------------------
+# things that go wrong in it -------------------------------------------------------------------------------------------
 
 
 def test_kubectl_can_lose_nodes_and_fail_pods(tmp_path: Path) -> None:
-    """Issue 5: simulated kubelets can be told to fail."""
+    """Issue 5: simulated kubelets can be set to fail."""
     gang = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {}}
     (tmp_path / "g.json").write_text(json.dumps(gang | {"spec": {"minMember": 2}}), encoding="utf-8")
     for i in range(2):

@@ -103,13 +103,13 @@ async def until_registered(apiserver: ApiServer) -> None:
     await until(is_denied)
 
 
-# V1-V6 --------------------------------------------------------------------------------------------------------------
+# V1-V6 ----------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_invalid_object_is_refused_with_every_problem_and_its_hint(
     apiserver: ApiServer, cluster: Cluster
 ) -> None:
-    """V2, V3: what no CRD can say. The client hears the object's name, each place, the rule's sentence and a hint."""
+    """V2, V3: what no CRD can say. The client gets the object's name, each place, the rule's sentence and a hint."""
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
         await until_registered(apiserver)
@@ -194,7 +194,7 @@ async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, 
     semi-preemptible gang keeps its minimum."""
     settings = replace(SETTINGS, port=free_port())
     stored = podgroup(group("a"), group("b", 2), namespace="webhook", preemptibility="semi-preemptible")
-    assert (await ask(apiserver, "POST", PATH, stored)).status == 201, "nobody asks us yet"
+    assert (await ask(apiserver, "POST", PATH, stored)).status == 201, "the webhook is not called yet"
     merge = "application/merge-patch+json"
     async with registered(cluster, settings.port), running(cluster, settings):
         await until_registered(apiserver)
@@ -218,7 +218,7 @@ async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, 
         assert lowered.status == 200, lowered.message
 
 
-# D ------------------------------------------------------------------------------------------------------------------
+# D --------------------------------------------------------------------------------------------------------------------
 
 
 async def test_older_dialects_are_converted_where_that_is_wanted(apiserver: ApiServer, cluster: Cluster) -> None:
@@ -309,7 +309,7 @@ def named(spec: Raw) -> dict[str, Raw]:
     return {part["name"]: part for part in spec["subGroups"]}
 
 
-# certificates -------------------------------------------------------------------------------------------------------
+# certificates ---------------------------------------------------------------------------------------------------------
 
 
 async def bundles(cluster: Cluster) -> set[str]:
@@ -376,14 +376,14 @@ async def test_what_the_user_brings_is_shown_and_trusted(
         await until_registered(apiserver)
 
 
-# failing ------------------------------------------------------------------------------------------------------------
+# failing --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
 async def test_the_failure_policy_of_the_configuration_holds(
     apiserver: ApiServer, cluster: Cluster, policy: str, status: int
 ) -> None:
-    """muster itself writes it to what is registered. With nobody there, `Fail` lets nothing in, `Ignore` everything
+    """muster itself writes it to what is registered. While it is down, `Fail` lets nothing in, `Ignore` everything
     that the CRD allows."""
     settings = replace(SETTINGS, port=free_port(), failure_policy=policy)
     async with registered(cluster, settings.port):

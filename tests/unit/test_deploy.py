@@ -90,7 +90,7 @@ def named(kind: str, name: str = "muster") -> Raw:
 
 @pytest.mark.parametrize("name", sorted(PLAIN))
 def test_the_manifests_are_the_chart_written_out(name: str) -> None:
-    """One source; whoever changes a template sees what it does."""
+    """One source; a changed template shows what it does."""
     written(MANIFESTS / PLAIN[name], template(name))
 
 
@@ -136,7 +136,7 @@ def test_every_value_is_documented() -> None:
 
 
 def test_every_value_is_used() -> None:
-    """A value that nothing reads is a promise that nobody keeps."""
+    """A value that nothing reads is an empty promise."""
     texts = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
 
     def leaves(raw: Any, at: str) -> list[str]:
@@ -172,7 +172,7 @@ def test_options_end_where_they_should(changes: Raw, template_name: str, expecte
 
 @pytest.mark.parametrize("off", [{"config.webhook.enabled": False}, {"config.scheduling.dryRun": True}])
 def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
-    """Nothing is left of it but blanks: nobody would answer, and with `Fail` nobody could write a PodGroup."""
+    """Nothing is left of it but blanks: no webhook would answer, and `Fail` would refuse every PodGroup."""
     off = values(**off, **{"config.webhook.convertOlderDialects": True})
     assert [
         raw
@@ -440,7 +440,7 @@ def test_the_pods_are_modest() -> None:
 
 
 def test_some_replica_answers_while_pods_come_and_go() -> None:
-    """The new one before the old one goes, and that one until nobody is sent to it; a node can always be drained."""
+    """A new pod before the old one goes, and that one until no request is sent to it; a node can always be drained."""
     deployment, budget = named("Deployment")["spec"], named("PodDisruptionBudget")["spec"]
     assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert {key: value for key, value in budget.items() if key != "selector"} == {"maxUnavailable": 1}
@@ -481,7 +481,7 @@ def test_writes_of_muster_itself_skip_the_webhook() -> None:
     ],
 )
 def test_the_webhook_covers_what_it_validates(kind: str, path: str, kinds: Any) -> None:
-    """Exactly those kinds, creates and updates. How it fails is muster's to write, and nobody else's: whoever applies
+    """Exactly those kinds, creates and updates. How it fails is only muster's to write: applying
     the manifest again changes nothing of it. Until then the API server's own default holds, which is to let nothing in.
     """
     (hook,) = named(kind)["webhooks"]
@@ -565,7 +565,7 @@ def test_rights_are_exactly_those_needed(kind: str, calls: set[tuple[str, ...]])
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 def test_rights_are_given_to_the_pods(kind: str) -> None:
-    """To their service account and nobody else."""
+    """To their service account and no other."""
     binding = named(f"{kind}Binding")
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "muster"}
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": NAMESPACE}]

@@ -91,7 +91,7 @@ def test_a_failure_comes_with_the_plan_for_the_log(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_memory_is_not_a_failure_of_one_gang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever goes on without memory fails somewhere else, half done."""
+    """A process that goes on without memory fails somewhere else, half done."""
     fails_for("broken", MemoryError(), monkeypatch)
     with pytest.raises(MemoryError):
         plan(snapshot([node("a")], gang("broken")))
@@ -186,7 +186,7 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
     assert [one.gang for one in planned.failures] == ["team/one"]
 
 
-# giving up ----------------------------------------------------------------------------------------------------------
+# giving up ------------------------------------------------------------------------------------------------------------
 
 
 def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -201,7 +201,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def after(calls: int) -> Callable[[], bool]:
-    """Somebody gives up when asked so often."""
+    """Cancelled at the n-th check."""
     left = iter(range(calls))
     return lambda: next(left, None) is None
 

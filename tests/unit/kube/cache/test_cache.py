@@ -1,4 +1,4 @@
-"""The cluster as it is heard: equal to what would be read from it at any time, in whatever order the news came."""
+"""The cache: equal to what would be listed at any time, in whatever order the events came."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
 
 
 def test_what_muster_does_not_read_is_no_change() -> None:
-    """A kubelet that reports the same pod again wakes nobody."""
+    """A kubelet that reports the same pod again starts no cycle."""
     cache = Cache()
     cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     noisy = gpu_pod("p", "g")
@@ -166,7 +166,7 @@ def test_what_was_expected_is_an_echo() -> None:
         (PodGroup, group("g", minMember=2)),
     ):
         assert cache.handle(struct, ObjectUpdated(raw))
-        assert not cache.echo, "somebody did that"
+        assert not cache.echo, "another client did that"
 
 
 # any news -------------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
 def test_the_cache_equals_the_cluster(
     history: History, dice: Any, spare: int, names: tuple[str, ...], alone: int
 ) -> None:
-    """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
+    """After any events, and any snapshots between them: as `take` of what is there, at once and in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_snapshot, "SPARE", spare)
         patch.setattr(inter_pod_rules, "MOST_ALONE", alone)
@@ -389,7 +389,7 @@ def test_assumed_pods_and_pods_of_other_schedulers(history: History, sent: list[
 
 
 def test_amounts_beyond_all_measure_make_no_room() -> None:
-    """I2: pods that ask for more than an array can hold end nobody, and their sums do not turn into free room."""
+    """I2: pods that request more than an array can hold cause no error, and their sums do not become free capacity."""
     cache = Cache()
     huge = {"memory": "8E"}
     for i in range(3):
@@ -440,12 +440,12 @@ def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
 
 
 def same(cache: Cache) -> bool:
-    """As if everything had been told at once."""
+    """As if every event had come at once."""
     return _differ(cache.snapshot(NOW), take(cache.objects, NOW)) == []
 
 
 def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
-    """I2: rows and columns are made anew, and what runs on the first nodes still takes its room."""
+    """I2: rows and columns are built again, and what runs on the first nodes still takes its capacity."""
     cache = Cache()
     cache.handle(PodGroup, ObjectUpdated(group("g", minMember=1)))
     for i in range(70):
@@ -488,7 +488,7 @@ def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
 
 
 def test_what_goes_away_after_an_echo_is_news() -> None:
-    """A pod that is lost right after it was bound: somebody has to plan for that."""
+    """A pod that is lost right after it was bound: the next cycle has to plan for that."""
     cache = Cache()
     cache.handle(Node, ObjectUpdated(node("a")))
     cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
@@ -518,7 +518,7 @@ def test_parts_that_look_alike_stay_what_they_are() -> None:
 
 
 def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:
-    """Such a pod is not placed, and told why: nobody would see that if it were left out."""
+    """Such a pod is not placed, and its condition says why: that would be lost if it were left out."""
     raw = gpu_pod("p", "g")
     ephemeral = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}

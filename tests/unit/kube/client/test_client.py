@@ -1,4 +1,4 @@
-"""The client of Kubernetes against a small server that says what it is told to: patience, bindings, watches, errors."""
+"""The client of Kubernetes against a small scripted server: backoff, bindings, watches, errors."""
 
 import asyncio
 import time
@@ -133,7 +133,7 @@ async def cluster(
             await client.close()
 
 
-# paths and bodies ---------------------------------------------------------------------------------------------------
+# paths and bodies -----------------------------------------------------------------------------------------------------
 
 
 async def test_names_cannot_become_another_path() -> None:
@@ -179,7 +179,7 @@ async def test_each_verb_asks_what_kubernetes_expects() -> None:
     assert all(headers["Authorization"] == SECRET for headers in script.headers)
 
 
-# lists --------------------------------------------------------------------------------------------------------------
+# lists ----------------------------------------------------------------------------------------------------------------
 
 
 def page(*names: str, version: str = "7", more: str = "") -> Answer:
@@ -219,7 +219,7 @@ async def test_an_empty_list_may_say_null() -> None:
         assert (await client.list(PODS)).items == ()
 
 
-# errors -------------------------------------------------------------------------------------------------------------
+# errors ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_error_keeps_what_the_status_says() -> None:
@@ -264,7 +264,7 @@ async def test_an_unreachable_server_is_reported_without_a_secret() -> None:
     assert "s3cr3t" not in f"{caught.value!s} {caught.value!r} {client!r} {access!r}"
 
 
-# patience -----------------------------------------------------------------------------------------------------------
+# patience -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -384,7 +384,7 @@ async def test_a_refusal_by_a_budget_is_not_retried(wish: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
 async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> None:
-    """One write is told at once, as it cannot wait for so long; but then no other one may be sent sooner either."""
+    """The write fails at once, as it cannot wait for so long; but then no other one may be sent sooner either."""
     script, now = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod())), [0.0]
     async with cluster(script, clock=lambda: now[0]) as (client, waited):
         with pytest.raises(ApiError):
@@ -462,7 +462,7 @@ async def test_a_401_reads_the_credentials_again_once() -> None:
     assert caught.value.status == 401
 
 
-# bindings -----------------------------------------------------------------------------------------------------------
+# bindings -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", [hangs_up(), fails(500, "InternalError"), fails(504, "Timeout"), streams(b"<html>")])
@@ -490,7 +490,7 @@ async def test_a_binding_that_is_turned_away_is_sent_again_without_looking() -> 
     assert script.verbs == ["POST", "POST"]
 
 
-# watches ------------------------------------------------------------------------------------------------------------
+# watches --------------------------------------------------------------------------------------------------------------
 
 
 async def taken(client: Kubernetes, count: int, since: str = "1") -> list[tuple[str, str]]:
@@ -569,7 +569,7 @@ async def test_streams_that_end_at_once_are_not_opened_in_a_rush() -> None:
 
 
 async def test_streams_that_keep_ending_at_once_are_no_sign_of_life() -> None:
-    """Whoever watches is told: it must not look as if all were well."""
+    """The watch raises: it must not look as if all were well."""
     script = Script(streams(), streams(), streams(), streams())
     async with cluster(script) as (client, _), client.watch(PODS, "1") as changes:
         with pytest.raises(ApiError, match="ends as soon as it has begun"):
@@ -611,7 +611,7 @@ async def test_an_error_event_that_makes_no_sense_is_an_error(status: Any) -> No
     assert caught.value.status == 500
 
 
-# answers that are none ----------------------------------------------------------------------------------------------
+# answers that are none ------------------------------------------------------------------------------------------------
 
 
 VERBS: dict[str, Callable[[Kubernetes], Awaitable[Any]]] = {
@@ -631,7 +631,7 @@ NONSENSE = [b"", b"{}", b"[]", b"null", b"<html>", b'{"kind": "\xff"}', b"[" * 1
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("body", NONSENSE)
 async def test_any_response_other_than_an_object_is_an_error(verb: str, body: bytes) -> None:
-    """And one that leaves a write in doubt: whoever answers so may have passed it on."""
+    """And one that leaves a write unconfirmed: a proxy that answers so may have passed it on."""
     async with cluster(Script(streams(body)), Limits(attempts=2)) as (client, _):
         with pytest.raises(ApiError) as caught:
             await VERBS[verb](client)
@@ -663,7 +663,7 @@ async def test_a_pause_that_makes_no_sense_is_not_heeded(wish: str) -> None:
     assert waited == [0.1]
 
 
-# connections --------------------------------------------------------------------------------------------------------
+# connections ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:

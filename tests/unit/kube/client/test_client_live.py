@@ -76,7 +76,7 @@ async def test_a_client_without_identity_gets_a_clear_error(apiserver: ApiServer
 
 
 async def test_a_token_file_that_changes_is_read_again(apiserver: ApiServer, tmp_path: Path) -> None:
-    """A 401 is enough; nobody waits for the minute to pass."""
+    """A 401 is enough; the client does not wait for the minute to pass."""
     (tmp_path / "token").write_text("wrong")
     client = connect(_other(apiserver, tmp_path, {"tokenFile": str(tmp_path / "token")}))
     credentials = client._http._credentials
@@ -209,7 +209,7 @@ async def test_following_a_real_watch(kubernetes: Kubernetes, namespace: str) ->
 async def test_a_watch_outlives_its_streams(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API server ends each after a second here; nothing is lost or told twice in between."""
+    """The API server ends each after a second here; nothing is lost or repeated in between."""
     monkeypatch.setattr("muster.kube.client.watch.STREAM_SECONDS", (1, 1))
     since = (await kubernetes.list(CONFIG_MAPS, namespace)).resource_version
 

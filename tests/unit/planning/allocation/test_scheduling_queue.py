@@ -60,7 +60,7 @@ class Driver:
         self.line.add(name, (number, gang), gang)
 
     def hold(self, name: str, gpus: int) -> None:
-        """A queue holds more, or less: the line is told of less."""
+        """A queue holds more, or less: of less, the scheduling queue is notified."""
         self.usage = self.usage.with_(name, {GPU: gpus})
         if gpus < 0:
             self.line.usage_fell(name)
@@ -99,14 +99,14 @@ def played(seed: int) -> Iterator[tuple[str | None, str | None]]:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_who_comes_next_is_who_the_definition_says(seed: int) -> None:
+def test_the_next_gang_is_the_one_that_the_definition_says(seed: int) -> None:
     """G4: whatever queues have come to hold meanwhile."""
     for gang, expected in played(seed):
         assert gang == expected
 
 
 @pytest.mark.parametrize("gang_states", [100, 1_000])
-def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(gang_states: int) -> None:
+def test_the_next_gang_costs_the_same_however_often_usage_fell(gang_states: int) -> None:
     """X7: one gang after the other frees what is kept for it, is granted it, and goes back into the line (P7)."""
     driver = Driver()
     for name in LEAVES:

@@ -27,7 +27,7 @@ def gang(name: str, *, on: str = "", pods: int = 2, cpu: int = 2, rack: bool = F
 
 
 def cluster() -> dict[str, Raw]:
-    """`new` waits: for a rack with room, or for `old`, which nobody may disturb. By kind and name."""
+    """`new` waits: for a rack with room, or for `old`, which may not be preempted. By kind and name."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -72,7 +72,7 @@ def turned(
     now: datetime = NOW,
     policies: tuple[Policy, Policy] = (Policy(), Policy()),
 ) -> tuple[Raw, Raw]:
-    """Two cycles with one memory: the second is told as if there were none, and otherwise than the first."""
+    """Two cycles with one memory: the second plans as if there were none, and differs from the first."""
     memory = AnswerCache()
     first = planned(before, memory, NOW, policies[0])
     assert len(memory) > 0, "else this tests nothing"
@@ -168,7 +168,7 @@ def test_the_limit_of_the_queue_is_part_of_the_answer() -> None:
 
 
 def test_what_an_earlier_gang_was_granted_is_part_of_who_may_leave() -> None:
-    """A victim that left for another gang is not there any more; one that got something is nobody's victim."""
+    """A victim that was evicted for another gang is gone; one that was granted something is no victim."""
     before = preempting()
     first_in_line = gang("aaa", priorityClassName="high", rack=True)
     after = preempting() | {f"{raw['kind']} {raw['metadata']['name']}": raw for raw in first_in_line}

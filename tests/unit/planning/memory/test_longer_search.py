@@ -102,7 +102,7 @@ def test_a_hint_whose_room_is_taken_is_dropped() -> None:
     ],
 )
 def test_a_hint_that_breaks_a_rule_is_never_followed(places: tuple[tuple[str, str], ...]) -> None:
-    """Whoever made it: the check knows nothing of searches."""
+    """From any search: the check knows nothing of searches."""
     assert bound([*cluster(), *gang()], Hint("team/g", places)) == {}
 
 
