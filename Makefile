@@ -34,7 +34,7 @@ check: setup  ## lint, format, types, the direction of imports, and the rules of
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(RUN) lint-imports
-	$(RUN) python -m checks.tree folders rules
+	$(RUN) python -m checks.tree
 
 .PHONY: test
 test: check  ## check, then every test; where Go is at hand, also on a real API server, built once

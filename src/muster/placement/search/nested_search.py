@@ -6,7 +6,7 @@ tight domains first (X4), and assigns pods to nodes. It tries failed states and 
 What it leaves undecided within a small budget, an *integer program* decides (`exact`). That program cannot express
 rules between the gang's own pods: with them the constructive search runs to the end, and `inter_pod` assigns nodes.
 
-One module, over 400 lines: the tiers share the budget, the failed states and the state of one search.
+Long because: the tiers share the budget, the failed states and the state of one search.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
