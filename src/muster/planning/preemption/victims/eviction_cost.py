@@ -79,8 +79,8 @@ class CostCapacity(Capacity):
         return self.vacated.fits(pod_class)
 
     @property
-    def bidding(self) -> bool:
-        """Cheap domains first."""
+    def has_preferences(self) -> bool:
+        """Domains of a low eviction cost come first."""
         return True
 
     def costs(self, pod_class: int) -> list[tuple[int, Ints]]:
@@ -110,10 +110,10 @@ class CostCapacity(Capacity):
         return sorted(by_cost.items(), key=lambda item: item[0])
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Cheap places first."""
+        """Nodes of a low eviction cost come first."""
         return [fits for _, fits in self.costs(pod_class)]
 
-    def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
+    def preference_score(self, pod_class: int, nodes: Ints, need: int) -> int:
         """The lowest cost of `need` pods on these nodes, negated."""
         total = 0
         for cost, fits in self.costs(pod_class):
@@ -124,7 +124,7 @@ class CostCapacity(Capacity):
                 break
         return total
 
-    def bids(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
+    def preference_scores(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
         """The same for domains of a level."""
         total = np.zeros(len(domains), dtype=np.int64)
         lacking = np.full(len(domains), need, dtype=np.int64)
