@@ -86,7 +86,7 @@ def test_the_order_of_queues_makes_no_difference(level: Level, drawn: Dice) -> N
 
 
 @given(levels, dice(2))
-def test_who_asks_for_more_never_has_less(level: Level, drawn: Dice) -> None:
+def test_a_queue_that_requests_more_never_has_less(level: Level, drawn: Dice) -> None:
     """Below the quota, above it, and where quotas do not fit: to hide demand never pays."""
     i, step = drawn.roll(len(level.claims)), 1 + drawn.roll(9)
     raised = [more_of(one, step) if at == i else one for at, one in enumerate(level.claims)]
@@ -190,7 +190,7 @@ def test_the_order_of_a_tree_makes_no_difference(trees: Forest, drawn: Dice) -> 
 
 
 @given(forests, dice(1))
-def test_a_leaf_that_asks_for_more_never_has_less(trees: Forest, drawn: Dice) -> None:
+def test_a_leaf_that_requests_more_never_has_less(trees: Forest, drawn: Dice) -> None:
     """Also where its department is given more because of it, and divides again."""
     tree, before = shared(trees)
     leaf = drawn.one_of(tree.leaves).name

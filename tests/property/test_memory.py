@@ -111,7 +111,7 @@ def test_a_plan_with_a_memory_is_the_plan_without_one(part: int) -> None:
 
 
 @slices
-def test_on_an_unchanged_cluster_who_waits_costs_nothing_the_second_time(part: int) -> None:
+def test_on_an_unchanged_cluster_a_waiting_gang_costs_nothing_the_second_time(part: int) -> None:
     """X7: what was unknown or hopeless is not paid for again."""
     for name, _, objects in worlds(part):
         memory, given = AnswerCache(), snapshot(objects)

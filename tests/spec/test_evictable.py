@@ -110,7 +110,7 @@ def stale(*members: Raw) -> list[Raw]:
     return [node("n1", cpu=3), *CLASSES, gang, *members]
 
 
-def test_of_a_stale_gang_those_leave_who_can() -> None:
+def test_of_a_stale_gang_those_pods_are_evicted_that_can_be() -> None:
     """S2: a budget does not hold back the release; a pod that nothing can evict stays, and holds back no other."""
     both = [running("v0", "v", "n1", **BOTH), running("v1", "v", "n1", app="x")]
     assert evicted(*stale(*both)) == ["v0 Stale", "v1 Stale"]
@@ -138,7 +138,7 @@ def test_the_reason_names_pods_that_cannot_be_evicted() -> None:
     assert "2 pods (`team/v`, `team/w`) cannot be evicted for it" in sentences_of(*scene, untouchable=("team/w",))
 
 
-def test_who_waits_hears_nothing_of_pods_that_would_not_leave_for_it_anyway() -> None:
+def test_a_reason_does_not_mention_pods_that_could_not_be_victims_anyway() -> None:
     scene = [node("n1", cpu=2), *CLASSES, low("v"), *TWICE, running("v", "v", "n1", **BOTH)]
     assert "evicted" not in sentences_of(*scene, *newcomer(cpu=2, priorityClassName="low"))
     assert "evicted" not in sentences_of(*scene[:-1], running("v", "v", "n1"), *newcomer(cpu=3))
@@ -153,7 +153,7 @@ def test_of_many_that_cannot_be_evicted_a_few_are_named_and_the_others_counted()
 # refused lately -------------------------------------------------------------------------------------------------------
 
 
-def test_an_untouchable_pod_is_nobodys_victim() -> None:
+def test_an_untouchable_pod_is_no_victim() -> None:
     scene = [node("n1", cpu=2), *CLASSES, *newcomer(), low("v"), low("w")]
     scene += [running("v", "v", "n1"), running("w", "w", "n1")]
     assert evicted(*scene) == ["v Preempt"]

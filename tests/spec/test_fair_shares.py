@@ -98,7 +98,7 @@ def test_of_two_queues_of_one_age_the_name_decides() -> None:
     assert shares(machine(11), team("b", **PAIR), team("a", **PAIR), asking("a", 6), asking("b", 6)) == {"a": 6, "b": 5}
 
 
-def test_what_one_cannot_use_goes_to_those_who_can() -> None:
+def test_what_one_queue_cannot_use_goes_to_those_that_can() -> None:
     """Three by weight; the first wants little, so the rest is divided again (Q3)."""
     names = ("a", "b", "c")
     demand = [*asking("a", 1), *asking("b", 9), *asking("c", 20)]
@@ -194,7 +194,7 @@ def test_what_others_hold_and_nodes_that_are_not_ready_are_not_shared() -> None:
     assert divided(machine(8), broken, other, going).pool[GPU] == 5
 
 
-def test_without_any_queue_default_has_all_that_is_asked_for() -> None:
+def test_without_any_queue_default_has_all_that_is_requested() -> None:
     """It is unlimited (Q2)."""
     assert shares(machine(8), asking("default", 6)) == {"default": 6}
 
@@ -251,7 +251,7 @@ def test_a_higher_priority_goes_first_up_to_its_fair_share() -> None:
     assert order(divided(machine(8), teams, holding("low", 3, 4), holding("high", 4, 8))) == ["low", "high"]
 
 
-def test_who_deserves_nothing_waits_for_those_who_deserve_something() -> None:
+def test_queues_that_deserve_nothing_wait_for_those_that_deserve_something() -> None:
     """Without a quota and with weight 0 there is only what no other queue needs (G4)."""
     teams = [team("a", overQuotaWeight=0), team("b")]
     assert order(divided(machine(8), teams, holding("a", 0, 4), holding("b", 7, 8))) == ["b", "a"]

@@ -105,7 +105,7 @@ def test_terminating_pods_on_no_node_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize(("preemptibility", "protected"), [("non-preemptible", 1000), ("preemptible", 0)])
-def test_who_reads_what_of_a_queue(preemptibility: str, protected: int) -> None:
+def test_terminating_pods_of_a_queue_are_counted_apart(preemptibility: str, protected: int) -> None:
     """Terminating pods are no part of what is allocated or asked for; they are added up beside it, to the top."""
     top, below = queue("top"), queue("team", "top", cpu={"quota": 9000, "limit": 2000})
     group = podgroup(name="g", minMember=1, queue="team", preemptibility=preemptibility)

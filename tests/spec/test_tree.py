@@ -308,7 +308,7 @@ def test_no_pod_is_lost_between_leaves_strays_and_foreign_pods() -> None:
     assert sorted([*joined, *reported]) == sorted(everyone)
 
 
-def test_the_drawn_tree_tells_every_pod_that_went_astray() -> None:
+def test_the_drawn_tree_shows_every_stray_pod() -> None:
     """The picture of a gang shows what is not in it, and so does the data (N4)."""
     lost = [pod(f"lost-{i}", named) for i, named in enumerate(ASTRAY.values())]
     stdin = json.dumps({"apiVersion": "v1", "kind": "List", "items": [NESTED, *lost, pod("far", gang="gagn")]})

@@ -155,7 +155,7 @@ def written(raws: list[Raw], name: str) -> list[Raw]:
     return list(stored.values())
 
 
-def test_two_schedulers_agree_on_who_reports_on_a_gang_with_pods_of_both() -> None:
+def test_two_schedulers_agree_on_which_one_reports_on_a_gang_with_pods_of_both() -> None:
     """Each counts other pods, so both would write without end. One begins, the other leaves it alone."""
     mixed = [*of("muster", pod("mine")), *of("other", pod("yours"))]
     first = written([node("n"), queue("q"), podgroup(minMember=3, queue="q"), *mixed], "muster")
@@ -164,14 +164,14 @@ def test_two_schedulers_agree_on_who_reports_on_a_gang_with_pods_of_both() -> No
     assert written(second, "muster") == written(second, "other") == second == first
 
 
-def test_who_does_not_report_still_says_why_its_own_pods_wait() -> None:
+def test_a_scheduler_that_does_not_report_still_says_why_its_own_pods_wait() -> None:
     mixed = [*of("muster", pod("mine")), *of("other", pod("yours"))]
     scene = written([node("n"), podgroup(minMember=3), *mixed], "muster")
     assert updates(*scene, names=("other",)) >= {("pods", "yours")}
     assert ("podgroups", "gang") not in updates(*scene, names=("other",))
 
 
-def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
+def test_a_scheduler_that_is_left_alone_with_a_gang_reports_on_it() -> None:
     """The other scheduler's pods are gone, and with them its say."""
     gang, mine = podgroup(minMember=3), of("other", pod("yours"))
     before = written([node("n"), gang, *of("muster", pod("mine")), *mine], "muster")

@@ -132,20 +132,20 @@ def test_names_of_groups_are_part_of_a_diagnosis_alone() -> None:
     turned(cluster(), after)
 
 
-def test_a_budget_that_is_used_up_is_part_of_who_may_leave() -> None:
+def test_a_budget_that_is_used_up_changes_the_candidates() -> None:
     before = preempting()
     before["PodDisruptionBudget budget"]["spec"]["maxUnavailable"] = 0
     first, second = turned(before, preempting())
     assert (len(first["evictions"]), len(second["evictions"])) == (0, 2)
 
 
-def test_pods_that_cannot_be_evicted_now_are_part_of_who_may_leave() -> None:
+def test_pods_that_cannot_be_evicted_now_change_the_candidates() -> None:
     kept = Policy(untouchable=frozenset({"team/old-0"}))
     first, second = turned(preempting(), preempting(), policies=(kept, Policy()))
     assert (len(first["evictions"]), len(second["evictions"])) == (0, 2)
 
 
-def test_time_that_passes_is_part_of_who_may_leave() -> None:
+def test_time_that_passes_changes_the_candidates() -> None:
     """A minimum run time: nothing else has changed."""
     young = preempting()
     young["Queue default"]["spec"]["preemptMinRuntime"] = "1h"
@@ -167,7 +167,7 @@ def test_the_limit_of_the_queue_is_part_of_the_answer() -> None:
     assert planned(unlimited, memory, NOW, Policy()) == planned(unlimited, None, NOW, Policy())
 
 
-def test_what_an_earlier_gang_was_granted_is_part_of_who_may_leave() -> None:
+def test_what_an_earlier_gang_was_granted_changes_the_candidates() -> None:
     """A victim that was evicted for another gang is gone; one that was granted something is no victim."""
     before = preempting()
     first_in_line = gang("aaa", priorityClassName="high", rack=True)

@@ -165,7 +165,7 @@ def test_it_has_an_end_of_its_own_and_can_be_given_up() -> None:
         search_longer(snapshot(objects), SHORT, "team/g", LONG, lambda: True)
 
 
-def test_who_needs_nothing_is_not_searched_for() -> None:
+def test_a_gang_that_needs_nothing_is_not_searched_for() -> None:
     placed = [*cluster(), *gang()]
     for raw in placed[-2:]:
         raw["spec"]["nodeName"] = "a"
@@ -174,7 +174,7 @@ def test_who_needs_nothing_is_not_searched_for() -> None:
     assert search_longer(snapshot([*cluster(), *gang(queue="nowhere"), queue("q")]), SHORT, "team/g", LONG) is None
 
 
-def test_a_hint_is_not_asked_where_the_cycle_knows_by_itself() -> None:
+def test_a_hint_is_not_used_where_the_cycle_knows_by_itself() -> None:
     """The search of the cycle prefers, the hint only fits."""
     objects = [*cluster(), *gang()]
     memory = AnswerCache()
