@@ -91,6 +91,7 @@ class CycleRunner:
     async def _run(self, now: datetime, began_at: float) -> ApplyResult:
         changed_at, self._trigger.changed_at = self._trigger.changed_at, None
         term = self._leadership.term
+        self._applier.write_pool.begin_cycle()
         snapshot = await self._watched.snapshot(now)
         policy = self._current_policy()
         async with self._applier.applying(snapshot.pods, term) as execution:

@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from muster.api.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, PR
 from muster.config.settings import Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, PatchType, Raw
+from muster.model.snapshot import Snapshot
 from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
@@ -29,7 +31,7 @@ from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
 from tests.support.live.faults import Call, Fault, Faulty
 from tests.support.live.objects import gpu_pod, group, node, queue
-from tests.support.live.world import HASTY, Live, World
+from tests.support.live.world import HASTY, LATER_SECONDS, Live, World
 
 PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
 
@@ -694,3 +696,32 @@ async def test_a_binding_that_stays_unconfirmed_has_an_event_on_the_gang() -> No
         await live.until(
             lambda: any("it is not known yet whether pod `g-0` was bound" in message for message in messages()), 3.0
         )
+
+
+async def test_extras_are_not_bound_where_their_core_is_rejected_after_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G1: the snapshot has the core on its node, as its binding is unconfirmed; then the binding is rejected."""
+    world = World([node("a", gpus=8)])
+    world.submit(group("g", minMember=1), {"": 1})
+    cluster = Faulty(world.memory, lambda call: "lost" if (call.verb, call.what) == ("bind", "g-0") else None)
+    async with world.running(cluster) as live:
+        pool, watched = live.scheduler.applier.write_pool, live.scheduler.watched
+        await live.until(lambda: pool.unsettled == {"default/g"})
+        take_snapshot, sent_before = watched.snapshot, list[tuple[str, ...]]()  # the next snapshot
+
+        async def reject_after(now: datetime) -> Snapshot:
+            if rejected.is_set():
+                sent_before.append(cluster.writes())
+            snapshot = await take_snapshot(now)
+            if "default/g-1" in snapshot.pods and not rejected.is_set():
+                await world.time.advance(LATER_SECONDS)
+                await live.until(lambda: pool.at_rest)
+                rejected.set()
+            return snapshot
+
+        rejected = asyncio.Event()
+        monkeypatch.setattr(watched, "snapshot", reject_after)
+        world.want(gpu_pod("g-1", "g"))
+        await live.until(lambda: bool(sent_before))
+        assert "bind g-1" not in sent_before[0]

@@ -28,11 +28,10 @@ class PlanApplier:
 
     @asynccontextmanager
     async def applying(self, pods: Mapping[str, Pod], term: int) -> AsyncIterator["PlanExecution"]:
-        """A plan is applied while it is made; `pods` and `term` are those of its snapshot.
+        """A plan is applied while it is made; `pods` and `term` are those of its snapshot, taken in this cycle.
 
         On leaving, every write is answered but those that are late: see `WritePool.at_rest`.
         """
-        self.write_pool.begin_cycle()
         execution = PlanExecution(self, pods, term)
         try:
             yield execution
@@ -46,6 +45,7 @@ class PlanApplier:
 
     async def apply(self, plan: CyclePlan, pods: Mapping[str, Pod], term: int) -> ApplyResult:
         """Applies a plan that is complete."""
+        self.write_pool.begin_cycle()
         async with self.applying(pods, term) as execution:
             execution.finish(plan, pods)
         return execution.result

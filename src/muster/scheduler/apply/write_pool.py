@@ -73,6 +73,7 @@ class PendingWrites:
         self._queue: deque[OwnerWrites] = deque()
         self._in_flight = self._late = 0  # places that are taken; of them, by late owners
         self.unanswered = 0  # of this cycle
+        self._broken: set[str] = set()  # owners whose core was rejected late, while this cycle was planned
 
     def __contains__(self, owner: str) -> bool:
         """Whether something of it is not settled."""
@@ -83,11 +84,21 @@ class PendingWrites:
         """The owners of writes that were sent and are not settled."""
         return frozenset(name for name, owner in self._owners.items() if owner.unsettled)
 
+    def begin_cycle(self) -> None:
+        """A cycle is planned from what is known now."""
+        self._broken = set()
+
     def add(self, writes: Iterable[PendingWrite], urgent: bool = False) -> set[str]:
-        """Queues more writes; returns the owners whose writes were dropped, as earlier ones are late."""
+        """Queues more writes; returns the owners whose writes were dropped, as earlier ones are late or were rejected.
+
+        A plan counts on unconfirmed writes: where one of a core is rejected since, extras would run without it (G5).
+        """
         touched: dict[str, OwnerWrites] = {}
         late = set()
         for write in writes:
+            if write.owner in self._broken:
+                late.add(write.owner)
+                continue
             owner = touched.setdefault(write.owner, self._owners.setdefault(write.owner, OwnerWrites()))
             if owner.is_late:
                 late.add(write.owner)
@@ -142,6 +153,8 @@ class PendingWrites:
             owner.is_core_intact = False
             dropped = owner.drop()
             self.unanswered -= 0 if owner.is_late else dropped
+            if owner.is_late:
+                self._broken.add(write.owner)
         if owner.is_late and not owner.unsettled and self._owners.get(write.owner) is owner:
             del self._owners[write.owner]
         self._enqueue(owner)
@@ -197,10 +210,11 @@ class WritePool:
         return owner in self._pending
 
     def begin_cycle(self) -> None:
-        """Raises what a write of an earlier cycle has raised."""
+        """Comes before the snapshot. Raises what a write of an earlier cycle has raised."""
         if self._error is not None:
             raise self._error
         self._unsent = set()
+        self._pending.begin_cycle()
 
     def add(self, writes: Iterable[PendingWrite], urgent: bool = False) -> None:
         """Sends these, too; before all that are queued where it is urgent."""

@@ -350,3 +350,27 @@ async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
     write_pool.add(extras)
     assert await write_pool.end_cycle(1.0) == frozenset()
     assert [job.sent for job in extras] == [0, 0]
+
+
+async def test_extras_of_a_core_that_is_rejected_while_they_are_planned_are_not_sent() -> None:
+    """G5: the plan counted on the unconfirmed core; the next plan does not."""
+    cluster = Cluster(Random(0), unconfirmed=1.0)
+    write_pool = WritePool(4)
+    write_pool.begin_cycle()
+    write_pool.add(cluster.gang("g", 1, 0))
+    await write_pool.end_cycle(1.0)
+    write_pool.begin_cycle()
+    cluster.unconfirmed, cluster.refuses = 0.0, 1.0
+    async with asyncio.timeout(1):
+        while not write_pool.at_rest:
+            await asyncio.sleep(0.001)
+    extras = cluster.gang("g", 0, 2)
+    write_pool.add(extras)
+    assert await write_pool.end_cycle(1.0) == {"g"}
+    assert [job.sent for job in extras] == [0, 0]
+    cluster.refuses = 0.0
+    again = cluster.gang("g", 1, 2)
+    write_pool.begin_cycle()
+    write_pool.add(again)
+    assert await write_pool.end_cycle(1.0) == frozenset()
+    assert [job.sent for job in again] == [1, 1, 1]
