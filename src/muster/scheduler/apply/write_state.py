@@ -51,6 +51,7 @@ class Unconfirmed(Struct, frozen=True):
     request: WriteRequest
     first_at: float  # when the first try was sent
     open_at: float  # when the last try was sent that may yet be carried out
+    given_up_at: float  # when that try was given up: the request may have left this process as late as that
     resent_at: float | None = None  # the try that is under way now; None: none is
     is_waiting: bool = False  # the pod was read since the last try, and has no node
     is_failed: bool = False  # the API server answered the first try with an error of its own
@@ -214,11 +215,11 @@ def _after_failure(write: Sent | Unconfirmed, event: Denied | ServerFailed | NoA
             return Rejected(write.request)
         case Sent(at=at, is_term_over=is_over), _:
             is_failed = isinstance(event, ServerFailed)
-            return Unconfirmed(write.request, at, at, is_failed=is_failed, is_term_over=is_over)
+            return Unconfirmed(write.request, at, at, event.at, is_failed=is_failed, is_term_over=is_over)
         case Unconfirmed(), Denied():
             return replace(write, resent_at=None)  # the earlier try is still open
         case _:
-            return replace(write, open_at=last_sent_at(write), resent_at=None)
+            return replace(write, open_at=last_sent_at(write), given_up_at=event.at, resent_at=None)
 
 
 def _after_reading(write: Sent | Unconfirmed, event: Reading) -> Write:
@@ -257,4 +258,6 @@ def _is_same(request: WriteRequest, uid: str) -> bool:
 
 def _is_lost(write: Sent | Unconfirmed, at: float) -> bool:
     """Whether no try can be carried out any more that was not by then."""
-    return isinstance(write, Unconfirmed) and at - last_sent_at(write) >= LOST_SECONDS
+    if isinstance(write, Sent) or write.resent_at is not None:
+        return False  # a try is under way
+    return at - write.given_up_at >= LOST_SECONDS

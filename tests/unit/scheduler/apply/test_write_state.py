@@ -69,9 +69,9 @@ def test_a_binding_without_a_clear_answer_is_unconfirmed(failure: Event) -> None
         (PodGone(5), Rejected),
         (PodRead(5, "u1"), Unconfirmed),
         (PodUnread(5), Unconfirmed),
-        (PodRead(LOST_SECONDS - 1, "u1"), Unconfirmed),
-        (PodRead(LOST_SECONDS, "u1"), Rejected),
-        (PodUnread(LOST_SECONDS), Unconfirmed),
+        (PodRead(LOST_SECONDS, "u1"), Unconfirmed),
+        (PodRead(LOST_SECONDS + 1, "u1"), Rejected),
+        (PodUnread(LOST_SECONDS + 1), Unconfirmed),
     ],
 )
 def test_reading_the_pod_settles_an_unconfirmed_binding(reading: Event, state: type[Write]) -> None:
@@ -84,14 +84,21 @@ def test_a_refusal_of_the_second_try_does_not_reject_the_first(refusal: Event) -
     events = NoAnswer(1), PodRead(5, "u1"), Resent(6), refusal
     assert isinstance(run(BIND, *events), Unconfirmed)
     assert run(BIND, *events, PodRead(8, "u1", "a")) == Confirmed(BIND)
-    assert run(BIND, *events, PodRead(LOST_SECONDS, "u1")) == Rejected(BIND)
+    assert run(BIND, *events, PodRead(LOST_SECONDS + 1, "u1")) == Rejected(BIND)
 
 
 def test_the_last_try_that_was_not_answered_counts() -> None:
     """I2: 65 s after the last one, not after the first one."""
     events = NoAnswer(1), PodRead(5, "u1"), Resent(20), NoAnswer(21)
-    assert isinstance(run(BIND, *events, PodRead(LOST_SECONDS + 19, "u1")), Unconfirmed)
-    assert run(BIND, *events, PodRead(LOST_SECONDS + 20, "u1")) == Rejected(BIND)
+    assert isinstance(run(BIND, *events, PodRead(LOST_SECONDS + 20, "u1")), Unconfirmed)
+    assert run(BIND, *events, PodRead(LOST_SECONDS + 21, "u1")) == Rejected(BIND)
+
+
+@pytest.mark.parametrize("failure", [NoAnswer(300), ServerFailed(300)])
+def test_a_try_may_have_left_as_late_as_it_was_given_up(failure: Event) -> None:
+    """I2: a request waits for a connection, a credential or a 429 before it is sent, within its time limit."""
+    assert isinstance(run(BIND, failure, PodRead(301, "u1")), Unconfirmed)
+    assert run(BIND, failure, PodRead(300 + LOST_SECONDS, "u1")) == Rejected(BIND)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_binding_is_sent_again_after_its_pod_was_read_soon_and_in_its_term(
         (PodGone(5), Confirmed),
         (PodRead(5, "u1", "a"), Unconfirmed),
         (PodUnread(5), Unconfirmed),
-        (PodRead(LOST_SECONDS, "u1", "a"), Rejected),
+        (PodRead(LOST_SECONDS + 1, "u1", "a"), Rejected),
     ],
 )
 def test_reading_the_pod_settles_an_eviction_without_an_answer(reading: Event, state: type[Write]) -> None:
@@ -224,7 +231,11 @@ class ApiModel:
         return False
 
     def post(self) -> Event:
-        """The answer to a try: clear, or lost with the try done, never done, or still to come."""
+        """The answer to a try: clear, or lost with the try done, never done, or still to come.
+
+        It leaves late: the client waits for a connection first.
+        """
+        self.now += self.dice.choice((0.0, 0.1, 9.0, 60.0))
         fate = self.dice.choice(("clear", "refused", "done", "never", "later", "later"))
         if fate == "clear":
             return Accepted(self.now) if self.bind("a") else Denied(self.now, 409)
