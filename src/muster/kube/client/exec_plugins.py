@@ -1,13 +1,16 @@
 """Exec plugins of a kubeconfig (`client.authentication.k8s.io`): a command that prints a credential.
 
 A plugin without a terminal has a minute, and is then killed with every process that it started. One that may prompt at
-the terminal has ten. Messages never quote its output: it can be a secret.
+the terminal has ten. One that prints more than a MiB is killed, too. Messages never quote its output: it can be a
+secret.
 """
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -22,6 +25,7 @@ from muster.kube.client.responses import NOT_JSON
 
 RUN_SECONDS: Final = 60.0
 INTERACTIVE_SECONDS: Final = 600.0
+MOST_BYTES: Final = 1 << 20  # of output; a credential has some thousand
 GROUP: Final = "client.authentication.k8s.io"
 API_VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 INTERACTIVE_MODES: Final = ("Never", "IfAvailable", "Always")
@@ -128,14 +132,32 @@ def _run(config: ExecConfig, environment: Mapping[str, str], interactive: bool, 
         raise _no_credential(config, reason, place, config.install_hint) from None
     with process:
         try:
-            output, _ = process.communicate(timeout=seconds)
+            output = _read_output(process, seconds)
         except subprocess.TimeoutExpired:
             raise _no_credential(config, f"it did not end within {seconds:g} seconds", place) from None
         finally:
             _kill(process, interactive)
+    if len(output) > MOST_BYTES:
+        raise _no_credential(config, f"it printed more than {MOST_BYTES} bytes", place)
     if process.returncode != 0:
         raise _no_credential(config, f"it failed with exit code {process.returncode}", place)
     return output
+
+
+def _read_output(process: "subprocess.Popen[bytes]", seconds: float) -> bytes:
+    """All that it prints until it ends, or the beginning where that is too much; TimeoutExpired."""
+    assert process.stdout is not None
+    end, output = time.monotonic() + seconds, bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while len(output) <= MOST_BYTES:
+            if not selector.select(max(end - time.monotonic(), 0.0)):
+                raise subprocess.TimeoutExpired(process.args, seconds)
+            if not (chunk := os.read(process.stdout.fileno(), 1 << 16)):
+                process.wait(max(end - time.monotonic(), 0.0))
+                break
+            output += chunk
+    return bytes(output)
 
 
 def _kill(process: "subprocess.Popen[bytes]", interactive: bool) -> None:

@@ -8,6 +8,7 @@ file and the path in it, and quotes no value that could be a secret.
 import os
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -16,13 +17,14 @@ import msgspec
 import yaml
 from msgspec import Struct, field
 
-from muster.api.reader import parse_documents
+from muster.api.reader import DEEPEST, parse_documents
 from muster.errors import InputError
 from muster.kube.client.proxy import is_loopback
 
 SCHEMES: Final = ("https", "http")
 ADDRESS: Final = "it is an address such as https://host:6443"
 SAMPLE: Final = "`kubectl config view` shows what a kubeconfig looks like"
+MOST_LISTED: Final = 50  # names in a message
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 T = TypeVar("T", bound=Struct)
@@ -167,9 +169,12 @@ def _read_document(data: bytes, place: Place) -> Any:
 
 
 def _explain_syntax(data: bytes, place: Place) -> InputError:
+    depth = 0
     try:
-        for _ in yaml.parse(data.decode("utf-8-sig"), Loader=yaml.CSafeLoader):
-            pass
+        for event in yaml.parse(data.decode("utf-8-sig"), Loader=yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                break  # the time to parse it grows with the square of its depth
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         return place.problem(f"is not YAML{line}: {error.problem}", "close every quote and bracket, indent with spaces")
@@ -249,7 +254,8 @@ def _find_entry(entries: Mapping[str, Entry], name: str, place: Place) -> Entry:
 
 
 def _list_known(entries: Mapping[str, Entry]) -> str:
-    return f"known: {', '.join(entries) or 'none'}"
+    more = f", and {len(entries) - MOST_LISTED} more" if len(entries) > MOST_LISTED else ""
+    return f"known: {', '.join(islice(entries, MOST_LISTED)) or 'none'}{more}"
 
 
 def _read_cluster(entry: Entry) -> ClusterEntry:

@@ -243,6 +243,18 @@ def test_an_exec_plugin_that_hangs_is_killed_with_all_that_it_started(
     assert _ends(int((tmp_path / "pid").read_text()))
 
 
+def test_an_exec_plugin_that_prints_without_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute of output would not fit into memory."""
+    monkeypatch.setattr("muster.kube.client.exec_plugins.RUN_SECONDS", 5.0)
+    script = tmp_path / "plugin"
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec yes {SECRET}\n")
+    script.chmod(0o755)
+    with pytest.raises(InputError, match="gave no credential: it printed more than 1048576 bytes") as caught:
+        load(tmp_path, {"exec": {"apiVersion": V1, "command": str(script)}})
+    assert SECRET not in str(caught.value)
+    assert _ends(int((tmp_path / "pid").read_text()))
+
+
 def _ends(pid: int) -> bool:
     """A zombie has ended as well."""
     for _ in range(100):

@@ -63,6 +63,7 @@ def test_an_empty_file_is_no_kubeconfig(data: bytes) -> None:
         ),
         (f"users: [{{name: a, user: {{password: !{SECRET} x}}}}]", "cannot be read: a key stands twice, a tag or"),
         pytest.param("[" * 250 + "]" * 250, "cannot be read: ", id="deep"),
+        pytest.param("a: " + "[" * 250, "cannot be read: ", id="deep and not closed"),
         ("a: 1\n---\nb: 1\n", "holds 2 YAML documents"),
         ("kind: Pod\n", "kind: is not `Config`"),
         ("current-context: [x]\n", "current-context: is not a text"),
@@ -153,6 +154,14 @@ def test_a_name_that_is_not_there_is_an_error_with_those_that_are(
     with pytest.raises(InputError) as caught:
         resolve(("/etc/a", config), context=context)
     assert (caught.value.message, caught.value.hint) == (f"kubeconfig `/etc/a`: {problem}", hint)
+
+
+def test_a_message_does_not_list_thousands_of_names() -> None:
+    many = text("x", contexts={f"c{i}": {} for i in range(5_000)})
+    with pytest.raises(InputError) as caught:
+        resolve(("/etc/a", many))
+    assert str(caught.value.hint).startswith("known: c0, c1, ")
+    assert str(caught.value.hint).endswith(" c49, and 4950 more")
 
 
 def test_a_context_without_a_user_is_anonymous() -> None:
