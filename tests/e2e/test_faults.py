@@ -22,7 +22,7 @@ from muster.scheduler.apply import pod_api
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
-from tests.support.live.objects import group, leaf, node, queue
+from tests.support.live.objects import gpu_node, group, leaf, queue
 from tests.support.live.world import HASTY, Live, World
 
 SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # the scenario ---------------------------------------------------------------------------------------------------------
 
-NODES = (node("a"), node("b"), node("c", "r2"), node("d", "r2"))
+NODES = (gpu_node("a"), gpu_node("b"), gpu_node("c", "r2"), gpu_node("d", "r2"))
 NESTED = group(
     "nested",
     queue="team",
@@ -202,7 +202,7 @@ async def received(world: World, scheduler: Scheduler) -> None:
 
 async def test_a_stale_leader_cannot_bind() -> None:
     """I9: it was held up between two bindings for longer than its lease, and another has taken over."""
-    world = World([node("a"), node("b")])
+    world = World([gpu_node("a"), gpu_node("b")])
     world.submit(group("g", minMember=2), {"": 2})
     world.submit(group("h", minMember=2), {"": 2})
     slow = Hasty(world, "g-1")
@@ -231,7 +231,7 @@ async def test_a_stale_leader_cannot_bind() -> None:
 
 
 async def test_a_leader_that_is_not_one_does_nothing() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory)
     leader, scheduler = candidate(world, "nobody", cluster)
@@ -244,7 +244,7 @@ async def test_a_leader_that_is_not_one_does_nothing() -> None:
 
 async def test_two_schedulers_lead_alternately() -> None:
     """The one that waits knows everything already; when the other is gone it goes on, and nothing is bound twice."""
-    world = World([node("a"), node("b")])
+    world = World([gpu_node("a"), gpu_node("b")])
     world.submit(group("g", minMember=2), {"": 2})
     ways = [Faulty(world.memory), Faulty(world.memory)]
     terms = LeaseTerms(namespace="default")
@@ -301,7 +301,7 @@ async def votes(leaders: Iterable[Leader]) -> None:
 @pytest.mark.parametrize("fault", ["lost", "broken", "busy", "conflict"])
 async def test_a_leader_that_is_cut_off_from_its_lease_stops_before_the_next_begins(fault: Fault) -> None:
     """I9: its renewals fail, its bindings would get through; between the two of them none acts."""
-    world = World([node(f"n{i}") for i in range(10)])
+    world = World([gpu_node(f"n{i}") for i in range(10)])
     cut = False
     first = candidate(
         world, "first", Faulty(world.memory, lambda call: fault if cut and "leases" in call.what else None)
@@ -404,7 +404,7 @@ async def stay(leader: Leader) -> None:
 
 async def test_what_was_sent_counts_until_a_watch_shows_otherwise() -> None:
     """I2: the watch of pods is silent for longer than a binding is unconfirmed; their nodes are not given out again."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     deaf = False
 
     def script(call: Call) -> Fault | None:
@@ -422,7 +422,7 @@ async def test_what_was_sent_counts_until_a_watch_shows_otherwise() -> None:
         await live.until(lambda: len(world.seats()) == 2)
         await live.until(lambda: not live.scheduler.ready)
         await world.time.advance(61)
-        world.create(NODE, node("b"))
+        world.create(NODE, gpu_node("b"))
         cycles = live.scheduler.cycles
         await live.until(lambda: live.scheduler.cycles > cycles + 5)
         assert world.judge.broken == []

@@ -11,7 +11,7 @@ from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.scheduler.apply import pod_api
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import gpu_pod, group, leaf, node, queue
+from tests.support.live.objects import gpu_node, gpu_pod, group, leaf, queue
 from tests.support.live.world import HASTY, World
 
 
@@ -33,7 +33,7 @@ def events(world: World, about: str) -> list[Raw]:
 
 async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> None:
     """Six GPUs of eight: no pod is started (I3), every pod has the reason, and the missing node is all it takes."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=4), {"": 4})
     async with world.running() as live:
         await live.settle()
@@ -48,7 +48,7 @@ async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> No
                 condition["message"],
             )
         assert world.group("g")["status"]["phase"] == "Pending"
-        world.create(NODES, node("b"))
+        world.create(NODES, gpu_node("b"))
         await live.settle()
     assert sorted(world.seats().values()) == ["a", "a", "b", "b"]
     assert world.condition(world.pod("g-0"), "PodScheduled")["status"] == "True"
@@ -59,7 +59,7 @@ async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> No
 
 async def test_the_loop_wakes_by_itself() -> None:
     """Without any timer: pods that come are a reason to plan."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     settings = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
     async with world.running(settings=settings) as live:
         await live.until(lambda: live.scheduler.synced)
@@ -71,12 +71,12 @@ async def test_the_loop_wakes_by_itself() -> None:
 
 async def test_a_scheduler_that_is_cancelled_stops() -> None:
     """Also where it is woken at the very same moment: `wait_for` of Python 3.11 then forgets that it was cancelled."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     for i in range(16):
         async with world.running(settings=Scheduling(debounce_milliseconds=1)) as live:
             await live.until(lambda: live.scheduler.synced)
             await asyncio.sleep(0.01)
-            world.create(NODES, node(f"n{i}"))
+            world.create(NODES, gpu_node(f"n{i}"))
             loops = [task for task in asyncio.all_tasks() if task.get_name() == "cycles"]
             for _ in range(i):
                 await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_a_scheduler_that_is_cancelled_stops() -> None:
 
 async def test_a_pod_that_comes_back_under_its_name_gets_a_condition_as_well() -> None:
     """The condition of the pod before it is not its own."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=3), {"": 3})
     async with world.running() as live:
         await live.settle()
@@ -97,7 +97,7 @@ async def test_a_pod_that_comes_back_under_its_name_gets_a_condition_as_well() -
 
 
 async def test_a_status_that_could_not_be_written_is_written_later() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=3), {"": 3})
 
     def first_time(call: Call) -> Fault | None:
@@ -111,7 +111,7 @@ async def test_a_status_that_could_not_be_written_is_written_later() -> None:
 
 
 async def test_the_same_event_is_not_recorded_again_and_again() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=4), {"": 4})
     async with world.running() as live:
         await live.settle()
@@ -131,7 +131,7 @@ async def test_the_same_event_is_not_recorded_again_and_again() -> None:
 
 async def test_a_pod_whose_podgroup_comes_late_gets_a_condition_and_is_then_bound() -> None:
     """N4: it names the PodGroup that it lacks; that one is all it takes."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.want(gpu_pod("g-0", "g"))
     world.want(gpu_pod("not-ours", "g", scheduler="default-scheduler"))
     async with world.running() as live:
@@ -149,7 +149,7 @@ async def test_a_pod_whose_podgroup_comes_late_gets_a_condition_and_is_then_boun
 
 
 async def test_queues_report_what_they_hold_and_never_pass_their_limit() -> None:
-    world = World([node("a"), node("b")], [queue("team", quota=4, limit=4)])
+    world = World([gpu_node("a"), gpu_node("b")], [queue("team", quota=4, limit=4)])
     world.submit(group("g", minMember=2, queue="team"), {"": 2})
     world.submit(group("h", minMember=1, queue="team"), {"": 1})
     async with world.running() as live:
@@ -167,7 +167,7 @@ async def test_queues_report_what_they_hold_and_never_pass_their_limit() -> None
 
 async def test_preemption_takes_extras_only() -> None:
     """I5, I6: four of six pods are extras; the two that make room are among them, and the core runs on."""
-    world = World([node("a"), node("b"), node("c")], [queue("team", quota=12)])
+    world = World([gpu_node("a"), gpu_node("b"), gpu_node("c")], [queue("team", quota=12)])
     elastic = group("elastic", minMember=2, queue="team", priorityClassName="low", preemptibility="semi-preemptible")
     urgent = group("urgent", minMember=2, queue="team", priorityClassName="high", preemptibility="preemptible")
     world.submit(elastic, {"": 6})
@@ -185,12 +185,12 @@ async def test_preemption_takes_extras_only() -> None:
 
 
 async def test_extras_come_and_go() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 3})
     async with world.running() as live:
         await live.settle()
         assert len(world.seats()) == 2
-        world.create(NODES, node("b"))
+        world.create(NODES, gpu_node("b"))
         await live.settle()
         assert len(world.seats()) == 3
         del world.wanted["g-2"]
@@ -205,7 +205,7 @@ async def test_extras_come_and_go() -> None:
 
 async def test_a_lost_node_is_replaced_within_the_same_rack() -> None:
     """I4: the pods that come back join those that are left; a node in another rack does not tempt them."""
-    world = World([node("a"), node("b"), node("c"), node("x", "r2", 6)])
+    world = World([gpu_node("a"), gpu_node("b"), gpu_node("c"), gpu_node("x", "r2", 6)])
     world.submit(group("g", subGroups=[leaf("w", 4, rack=True)]), {"w": 4}, gpus=2)
     async with world.running() as live:
         await live.settle()
@@ -221,7 +221,7 @@ async def test_a_lost_node_is_replaced_within_the_same_rack() -> None:
 
 async def test_a_gang_that_cannot_be_made_whole_again_is_released_after_its_grace() -> None:
     """S2: it holds its places for a minute in case a node comes back, and not for longer."""
-    world = World([node("a"), node("b")])
+    world = World([gpu_node("a"), gpu_node("b")])
     world.submit(group("g", minMember=4), {"": 4})
     async with world.running() as live:
         await live.settle()
@@ -241,7 +241,7 @@ async def test_a_gang_that_cannot_be_made_whole_again_is_released_after_its_grac
 
 
 async def test_pods_of_another_scheduler_are_left_alone_and_counted() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.want(gpu_pod("running", "", 2, scheduler="default-scheduler", node_name="a"))
     world.want(gpu_pod("waiting", "g", 2, scheduler="default-scheduler"))
     world.submit(group("g", minMember=1), {"": 3})
@@ -253,7 +253,7 @@ async def test_pods_of_another_scheduler_are_left_alone_and_counted() -> None:
 
 
 async def test_a_dry_run_writes_nothing() -> None:
-    world = World([node("a")], [queue("default")])
+    world = World([gpu_node("a")], [queue("default")])
     world.submit(group("g", minMember=2), {"": 3})
     cluster = Faulty(world.memory)
     async with world.running(cluster, replace(HASTY, dry_run=True)) as live:
@@ -270,7 +270,7 @@ async def test_a_dry_run_writes_nothing() -> None:
 @pytest.mark.parametrize("plural", ["pods", "queues"])
 async def test_it_is_not_ready_where_it_may_not_look(plural: str) -> None:
     """A scheduler that may not list a kind plans nothing, and says that it is not well."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     allowed = False
 
@@ -288,7 +288,7 @@ async def test_it_is_not_ready_where_it_may_not_look(plural: str) -> None:
 
 
 async def test_it_is_not_ready_while_a_watch_is_dead() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     dead = False
 
     def script(call: Call) -> Fault | None:

@@ -14,7 +14,7 @@ import muster
 from muster.planning.policy import Policy
 from tests.oracles.checker import broken
 from tests.oracles.objects import ObjectIndex, Outcome, key_of, overfull
-from tests.support.factories import Raw, group, pod, podgroup, priority_class, topology
+from tests.support.factories import Raw, group, node, pod, podgroup, priority_class, topology
 
 KEY = "team/gang"
 IN_RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
@@ -22,11 +22,9 @@ GPU = "nvidia.com/gpu"
 OVERRUN = 1_000  # steps of one piece of work that is counted when it is done
 
 
-def node(name: str, rack: str = "r", **allocatable: Any) -> Raw:
+def gpu_node(name: str, rack: str = "r", **allocatable: Any) -> Raw:
     """A node; of 8 GPUs where nothing else is stated."""
-    allocatable = {"pods": "500", **(allocatable or {GPU: 8})}
-    meta = {"name": name, "labels": {"topology/rack": rack}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
+    return node(name, allocatable={"pods": "500", **(allocatable or {GPU: 8})}, rack=rack)
 
 
 def some(number: int, leaf: str, gpus: int) -> list[Raw]:
@@ -63,7 +61,7 @@ def roles(replicas: int, is_bad: Callable[[int, str], bool], bad: int, gpus: int
             leaf, hopeless = f"r{i}-{role}", is_bad(i, role)
             tree.append(group(leaf, bad if hopeless else 2, parent=f"r{i}", **(level if hopeless else {})))
             members += some(bad, leaf, gpus) if hopeless else some(2, leaf, 2)
-    nodes = [node(f"n{i}", f"k{i // 2}") for i in range(replicas)]  # two roles of four GPUs fill a node
+    nodes = [gpu_node(f"n{i}", f"k{i // 2}") for i in range(replicas)]  # two roles of four GPUs fill a node
     return [topology("topology/rack"), *nodes, podgroup(*tree), *members]
 
 
@@ -91,7 +89,7 @@ def test_one_replica_more_than_nodes_is_infeasible_by_bounds(replicas: int, rack
         level = IN_RACK if racks else {}
         tree += [group(f"r{i}", **level), group(f"r{i}-l", 1, parent=f"r{i}"), group(f"r{i}-w", 3, parent=f"r{i}")]
         members += some(1, f"r{i}-l", 2) + some(3, f"r{i}-w", 2)
-    nodes = [node(f"n{i}", f"r{i}") for i in range(replicas - 1)]
+    nodes = [gpu_node(f"n{i}", f"r{i}") for i in range(replicas - 1)]
     verdict, _ = planned([topology("topology/rack"), *nodes, podgroup(*tree), *members], 1_000)
     assert verdict == "Infeasible"
 
@@ -111,7 +109,7 @@ def test_replicas_of_unlike_roles_are_placed_where_first_fit_places_them(replica
             tree.append(group(f"r{i}-{role}", number, parent=f"r{i}"))
             members += some(number, f"r{i}-{role}", gpus)
     racks = int(wanted / 0.8 / 32) + 1
-    nodes = [node(f"n{i:03}", f"k{i // 4:02}") for i in range(racks * 4)]
+    nodes = [gpu_node(f"n{i:03}", f"k{i // 4:02}") for i in range(racks * 4)]
     objects = [topology("topology/rack"), *nodes, podgroup(*tree), *members]
     verdict, _ = planned(objects, 5_000 + 500 * replicas, is_large=True)
     assert verdict == "Scheduled"
@@ -127,7 +125,7 @@ def test_half_of_many_unlike_children_is_found_in_racks_that_they_nearly_fill() 
     members = [pod(f"l{i}-{j}", f"l{i}", **asks[i]) for i in range(60) for j in range(chosen[i][0])]
     tree = [group(f"l{i}", number, **IN_RACK) for i, (number, _, _) in enumerate(chosen)]
     allocatable: Raw = {GPU: 8, "cpu": "96"}
-    nodes = [node(f"n{i:03}", f"k{i // 4}", **allocatable) for i in range(4 * (int(wanted / 0.93 / 32) + 1))]
+    nodes = [gpu_node(f"n{i:03}", f"k{i // 4}", **allocatable) for i in range(4 * (int(wanted / 0.93 / 32) + 1))]
     objects = [topology("topology/rack"), *nodes, podgroup(*tree, minSubGroup=30), *members]
     verdict, _ = planned(objects, is_large=True)
     assert verdict == "Scheduled"
@@ -140,7 +138,7 @@ def cut(classes: int) -> tuple[list[Raw], list[Raw]]:
     """32 nodes, and pods of so many classes that fill 92 to 95 % of them: full nodes cut into pods, so they fit."""
     made = (_cut(classes, seed) for seed in range(100))
     members = next(one for one in made if len(set(one)) == classes and 0.92 <= load(one) <= 0.95)
-    nodes = [node(f"n{i:02}", cpu="100", memory="100") for i in range(32)]
+    nodes = [gpu_node(f"n{i:02}", cpu="100", memory="100") for i in range(32)]
     return nodes, [pod(f"p{i:03}", cpu=cpu, memory=memory) for i, (cpu, memory) in enumerate(members)]
 
 
@@ -187,7 +185,7 @@ def test_a_total_over_twenty_leaves_is_shared_without_trying_every_way() -> None
     tree = [group(f"l{i:02}", 1) for i in range(20)]
     members = [one for i in range(20) for one in some(3, f"l{i:02}", 1 + i % 2)]
     five: Raw = {GPU: 5}  # 50 in all: 30 for one pod of each leaf, 20 for twenty more that ask for one each
-    nodes = [node(f"n{i}", **five) for i in range(10)]
+    nodes = [gpu_node(f"n{i}", **five) for i in range(10)]
     verdict, data = planned([*nodes, podgroup(*tree, minMember=40), *members], 20_000)
     assert verdict == "Scheduled"
     assert len(data["bindings"]) >= 40
@@ -199,7 +197,7 @@ def test_a_total_over_twenty_leaves_is_shared_without_trying_every_way() -> None
 def test_victims_among_37_gangs_with_budgets_are_found_within_the_steps_of_a_gang() -> None:
     """P6: sixteen full nodes; half of the gangs may not be disturbed at all, and the checker judges who left."""
     rng = random.Random(37)
-    objects = [priority_class("low", 10), priority_class("high", 90), *(node(f"n{i:02}") for i in range(16))]
+    objects = [priority_class("low", 10), priority_class("high", 90), *(gpu_node(f"n{i:02}") for i in range(16))]
     seats = [f"n{i:02}" for i in range(16) for _ in range(8)]
     rng.shuffle(seats)
     for i in range(37):
@@ -229,7 +227,7 @@ def test_victims_among_37_gangs_with_budgets_are_found_within_the_steps_of_a_gan
 def test_a_thousand_pods_of_two_alternating_shapes_are_one_gang_like_any_other() -> None:
     """M4 takes them by name, so that the classes alternate."""
     members = [pod(f"p{i:04}", cpu=1 + i % 2) for i in range(1_000)]
-    nodes = [node(f"n{i:02}", cpu="50") for i in range(30)]
+    nodes = [gpu_node(f"n{i:02}", cpu="50") for i in range(30)]
     verdict, data = planned([*nodes, podgroup(minMember=1_000), *members], 20_000, is_large=True)
     assert (verdict, len(data["bindings"])) == ("Scheduled", 1_000)
 
@@ -238,7 +236,7 @@ def test_eleven_hundred_subgroups_of_one_pod_are_one_gang_like_any_other() -> No
     """N1: the number of SubGroups is not limited; every other one asks for twice as much."""
     tree = [group(f"s{i:04}", 1) for i in range(1_100)]
     members = [pod(f"p{i:04}", f"s{i:04}", cpu=1 + i % 2) for i in range(1_100)]
-    nodes = [node(f"n{i:02}", cpu="50") for i in range(34)]
+    nodes = [gpu_node(f"n{i:02}", cpu="50") for i in range(34)]
     verdict, data = planned([*nodes, podgroup(*tree), *members], 50_000, is_large=True)
     assert (verdict, len(data["bindings"])) == ("Scheduled", 1_100)
 
@@ -248,14 +246,14 @@ def test_a_chain_costs_a_few_steps_for_each_level(depth: int) -> None:
     """N1: depth is not limited. That work beside the steps is linear, too, is a ratio in `tests/unit/test_bench.py`."""
     tree = [group(f"c{i:03}", parent=f"c{i - 1:03}" if i else "") for i in range(depth - 1)]
     tree.append(group("leaf", 2, parent=f"c{depth - 2:03}"))
-    verdict, data = planned([node("n1"), podgroup(*tree), *some(2, "leaf", 1)], 20 * depth, is_large=True)
+    verdict, data = planned([gpu_node("n1"), podgroup(*tree), *some(2, "leaf", 1)], 20 * depth, is_large=True)
     assert (verdict, len(data["bindings"])) == ("Scheduled", 2)
 
 
 def test_pods_that_fit_nowhere_do_not_stand_in_the_way_of_the_others() -> None:
     """M4: any pods will do; one class of ten asks for more than a node has."""
     members = [pod(f"p{i:03}", cpu=11 if i % 10 == 0 else 1 + i % 10 / 1000) for i in range(300)]
-    nodes = [node(f"n{i:02}", cpu="10") for i in range(60)]
+    nodes = [gpu_node(f"n{i:02}", cpu="10") for i in range(60)]
     verdict, data = planned([*nodes, podgroup(minMember=150), *members], 20_000, is_large=True)
     assert verdict == "Scheduled"
     assert len(data["bindings"]) >= 150

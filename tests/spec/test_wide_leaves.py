@@ -10,13 +10,13 @@ from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth
 from tests.spec.test_deep_chains import calls
-from tests.spec.test_hard_gangs import node
+from tests.spec.test_hard_gangs import gpu_node
 from tests.support.factories import Raw, pod, podgroup
 
 
 def leaf(pods: int) -> list[Raw]:
     """A tenth of its pods is needed; five classes take turns, on nodes that hold about half of them."""
-    nodes = [node(f"n{i:03}", cpu="60") for i in range(pods // 40)]
+    nodes = [gpu_node(f"n{i:03}", cpu="60") for i in range(pods // 40)]
     return [*nodes, podgroup(minMember=pods // 10), *(pod(f"p{i:05}", cpu=1 + i % 5) for i in range(pods))]
 
 

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 import muster
-from tests.support.factories import pod, podgroup
+from tests.support.factories import node, pod, podgroup
 
 Raw = dict[str, Any]
 HERE = {"matchLabels": {"app": "x"}}
 
 
-def node(name: str, gpus: int = 4, **labels: str) -> Raw:
-    meta = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": {"gpu": gpus}}}
+def gpu_node(name: str, gpus: int = 4, **labels: str) -> Raw:
+    return node(name, allocatable={"gpu": gpus}, labels={"kubernetes.io/hostname": name, **labels})
 
 
 def workers(number: int, **spec: Any) -> list[Raw]:
@@ -46,20 +45,20 @@ def places(*objects: Raw) -> Counter[str]:
 
 def test_pods_go_to_the_nodes_they_prefer() -> None:
     """X5: preferred node affinity as a score; the name or the room of a node would have chosen otherwise."""
-    nodes = [node("a", 2), node("b", 8, disk="ssd"), node("c", 2)]
+    nodes = [gpu_node("a", 2), gpu_node("b", 8, disk="ssd"), gpu_node("c", 2)]
     assert places(*nodes, podgroup(minMember=2), *workers(2, **prefers(disk="ssd"))) == {"b": 2}
 
 
 def test_the_heavier_wish_wins() -> None:
     """Weights add up per node."""
-    nodes = [node("a", disk="ssd"), node("b", net="fast"), node("c", disk="ssd", net="fast")]
+    nodes = [gpu_node("a", disk="ssd"), gpu_node("b", net="fast"), gpu_node("c", disk="ssd", net="fast")]
     assert places(*nodes, podgroup(), *workers(1, **prefers(disk="ssd", net="fast"))) == {"c": 1}
     assert places(*nodes[:2], podgroup(), *workers(1, **prefers(disk="ssd", net="fast"))) == {"b": 1}
 
 
 def test_a_preference_that_cannot_be_met_stops_no_pod() -> None:
     """What does not fit on the preferred node goes elsewhere."""
-    nodes = [node("a", 8), node("b", 3, disk="ssd")]
+    nodes = [gpu_node("a", 8), gpu_node("b", 3, disk="ssd")]
     assert places(*nodes, podgroup(minMember=5), *workers(5, **prefers(disk="ssd"))) == {"a": 2, "b": 3}
 
 
@@ -67,7 +66,7 @@ def test_a_preferred_node_draws_a_gang_to_its_rack() -> None:
     """A domain is chosen for what its pods wish, before the tighter one."""
     levels = {"levels": [{"nodeLabel": "rack"}]}
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": levels}
-    nodes = [node("a", 2, rack="r1"), node("b", 8, rack="r2", disk="ssd")]
+    nodes = [gpu_node("a", 2, rack="r1"), gpu_node("b", 8, rack="r2", disk="ssd")]
     gang = podgroup(minMember=2, topologyConstraint={"requiredTopologyLevel": "rack"})
     assert places(topology, *nodes, gang, *workers(2, **prefers(disk="ssd"))) == {"b": 2}
     assert places(topology, *nodes, gang, *workers(2)) == {"a": 2}
@@ -75,7 +74,7 @@ def test_a_preferred_node_draws_a_gang_to_its_rack() -> None:
 
 def test_pods_are_spread_as_they_wish() -> None:
     """X5: `ScheduleAnyway` as a score."""
-    nodes = [node("a", 4), node("b", 4), node("c", 4)]
+    nodes = [gpu_node("a", 4), gpu_node("b", 4), gpu_node("c", 4)]
     assert places(*nodes, podgroup(minMember=3), *workers(3, **spread("kubernetes.io/hostname"))) == dict.fromkeys(
         "abc", 1
     )
@@ -84,7 +83,7 @@ def test_pods_are_spread_as_they_wish() -> None:
 @pytest.mark.parametrize(("gpus", "placed"), [((4, 1), {"a": 3, "b": 1}), ((4, 4), {"a": 2, "b": 2})])
 def test_a_spread_that_is_only_wished_for_gives_way(gpus: tuple[int, int], placed: Raw) -> None:
     """As even as it can be; `DoNotSchedule` would refuse the first of these."""
-    nodes = [node("a", gpus[0]), node("b", gpus[1])]
+    nodes = [gpu_node("a", gpus[0]), gpu_node("b", gpus[1])]
     assert places(*nodes, podgroup(minMember=4), *workers(4, **spread("kubernetes.io/hostname"))) == placed
     strict = muster.plan(
         muster.objects(
@@ -96,7 +95,7 @@ def test_a_spread_that_is_only_wished_for_gives_way(gpus: tuple[int, int], place
 
 def test_a_rule_between_pods_that_stands_in_the_way_is_named() -> None:
     """E1: the pods would fit; it is the spread that keeps them out."""
-    objects = [node("a", 8, zone="z1"), node("b", 1, zone="z2"), podgroup(minMember=4)]
+    objects = [gpu_node("a", 8, zone="z1"), gpu_node("b", 1, zone="z2"), podgroup(minMember=4)]
     objects += workers(4, **spread("zone", "DoNotSchedule"))
     (reason,) = muster.plan(muster.objects(objects)).to_dict()["podGroups"][0]["reasons"]
     assert reason["reason"] == "RulesBetweenPods"
@@ -109,6 +108,6 @@ def test_running_pods_that_keep_a_pod_away_are_counted() -> None:
     term = {"topologyKey": "zone", "labelSelector": HERE}
     guard = pod("guard", gang="", on="a")
     guard["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    objects = [node("a", zone="z1"), node("b", zone="z1"), podgroup(), guard, *workers(1)]
+    objects = [gpu_node("a", zone="z1"), gpu_node("b", zone="z1"), podgroup(), guard, *workers(1)]
     (reason,) = muster.plan(muster.objects(objects)).to_dict()["podGroups"][0]["reasons"]
     assert (reason["reason"], reason["details"]["refused"]) == ("NoNodeMatches", {"podAntiAffinity": 2})

@@ -1,6 +1,6 @@
 """Objects for tests, written the way people write manifests."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.api.core import Pod
@@ -10,6 +10,7 @@ from muster.model.gang.builder import build_gang
 from muster.model.gang.gang import Gang
 
 Raw = dict[str, Any]
+NONE: Mapping[str, Any] = {}
 
 
 def group(name: str, minimum: int | None = None, *, parent: str = "", of: int | None = None, **more: Any) -> Raw:
@@ -43,25 +44,49 @@ def pod(
     priority: int | str | None = None,
     gang: str = "gang",
     namespace: str = "team",
+    scheduler: str = "",
+    image: str = "",
+    labels: Mapping[str, str] = NONE,
+    limits: Mapping[str, Any] = NONE,
     **requests: Any,
 ) -> Raw:
-    """A pod of a gang; `on` is the node it is bound to, and other keywords are what it asks for."""
-    labels = {"kai.scheduler/subgroup-name": leaf} if leaf else {}
-    labels |= {"kai.scheduler/task-priority": str(priority)} if priority is not None else {}
-    meta: Raw = {"name": name, "namespace": namespace, "labels": labels}
-    meta |= {"annotations": {"pod-group-name": gang}} if gang else {}
-    meta |= {"creationTimestamp": created} if created else {}
-    meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if terminating else {}
-    spec: Raw = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
-    spec |= {"nodeName": on} if on else {}
-    spec |= {"schedulingGates": [{"name": "wait"}]} if gated else {}
+    """A pod of a gang; `on` is its node, other keywords are its requests. An empty string leaves a field out."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": meta,
-        "spec": spec,
+        "metadata": _pod_metadata(name, namespace, leaf, gang, priority, labels)
+        | ({"creationTimestamp": created} if created else {})
+        | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if terminating else {}),
+        "spec": {"containers": [_container(image, requests, limits)]}
+        | ({"schedulerName": scheduler} if scheduler else {})
+        | ({"nodeName": on} if on else {})
+        | ({"schedulingGates": [{"name": "wait"}]} if gated else {}),
         "status": {"phase": phase} if phase else {},
     }
+
+
+def _pod_metadata(
+    name: str, namespace: str, leaf: str, gang: str, priority: int | str | None, labels: Mapping[str, str]
+) -> Raw:
+    all_labels = dict(labels) | ({"kai.scheduler/subgroup-name": leaf} if leaf else {})
+    all_labels |= {"kai.scheduler/task-priority": str(priority)} if priority is not None else {}
+    meta: Raw = {"name": name, "labels": all_labels}
+    meta |= {"namespace": namespace} if namespace else {}
+    return meta | ({"annotations": {"pod-group-name": gang}} if gang else {})
+
+
+def _container(image: str, requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Raw:
+    """Without requests the API server takes the limits as requests, so that only the limits are stated."""
+    resources = {"requests": dict(requests)} if requests or not limits else {}
+    resources |= {"limits": dict(limits)} if limits else {}
+    return {"name": "main", "resources": resources} | ({"image": image} if image else {})
+
+
+def stored_pod(name: str = "a", version: int = 1, *, uid: str = "", **more: Any) -> Raw:
+    """A pod outside any gang with the uid and the resourceVersion that an API server gives it."""
+    raw = pod(name, gang="", **more)
+    raw["metadata"] |= {"uid": uid or f"uid-{name}", "resourceVersion": str(version)}
+    return raw
 
 
 def pods(number: int, leaf: str = "", *, on: str = "", first: int = 0, **more: Any) -> list[Raw]:
@@ -69,13 +94,23 @@ def pods(number: int, leaf: str = "", *, on: str = "", first: int = 0, **more: A
     return [pod(f"{leaf or 'pod'}-{i}", leaf, on=on, **more) for i in range(first, first + number)]
 
 
-def node(name: str, *, cpu: int = 8, **labels: str) -> Raw:
-    """A node; `rack="r1"` is the label `topology/rack`."""
+def node(
+    name: str,
+    *,
+    cpu: int = 8,
+    allocatable: Mapping[str, Any] = NONE,
+    labels: Mapping[str, str] = NONE,
+    **levels: str,
+) -> Raw:
+    """A node; `rack="r1"` is the label `topology/rack`. An `allocatable` replaces CPU, memory and pods."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {f"topology/{level}": value for level, value in labels.items()}},
-        "status": {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
+        "metadata": {
+            "name": name,
+            "labels": {f"topology/{level}": value for level, value in levels.items()} | dict(labels),
+        },
+        "status": {"allocatable": dict(allocatable) or {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
     }
 
 

@@ -4,23 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.kube.cluster import Raw
-from tests.support.factories import pod
+from tests.support.factories import node, pod
 
 GPU, RACK = "nvidia.com/gpu", "topology/rack"
 
 
-def node(name: str, rack: str = "r1", gpus: int = 4) -> Raw:
-    status = {"allocatable": {GPU: str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {RACK: rack}}, "status": status}
+def gpu_node(name: str, rack: str = "r1", gpus: int = 4) -> Raw:
+    allocatable = {GPU: str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
+    return node(name, allocatable=allocatable, labels={RACK: rack})
 
 
 def gpu_pod(name: str, gang: str, gpus: int = 2, leaf: str = "", scheduler: str = "muster", node_name: str = "") -> Raw:
     """A pod of one container with a limit of GPUs; an empty `gang`: of none."""
-    raw = pod(name, leaf, gang=gang, namespace="default", on=node_name)
-    raw["metadata"]["labels"]["app"] = gang
-    raw["spec"]["containers"] = [{"name": "main", "image": "x:1", "resources": {"limits": {GPU: str(gpus)}}}]
-    raw["spec"]["schedulerName"] = scheduler
-    return raw
+    labels, limits = {"app": gang}, {GPU: str(gpus)}
+    return pod(
+        name,
+        leaf,
+        gang=gang,
+        namespace="default",
+        on=node_name,
+        scheduler=scheduler,
+        image="x:1",
+        labels=labels,
+        limits=limits,
+    )
 
 
 def group(name: str, **spec: Any) -> Raw:

@@ -15,7 +15,7 @@ from muster.kube.errors import ApiError
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import gpu_pod, group, node
+from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import World
 
 
@@ -39,7 +39,7 @@ class Slow(Faulty):
 
 
 def world() -> World:
-    created = World([node("a")])
+    created = World([gpu_node("a")])
     created.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
     return created
 

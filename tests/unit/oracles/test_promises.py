@@ -8,17 +8,15 @@ import pytest
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.plans import data
 from tests.oracles.promises import Promises
-from tests.support.factories import priority_class, queue
+from tests.support.factories import node, priority_class, queue
 from tests.support.random_cluster import GPU, Cycle, RandomCluster
 from tests.support.virtual import LeafTemplate, Raw, VirtualCluster, Workload, is_terminating, key_of
 
 NOTHING: dict[str, list[Raw]] = {"bindings": [], "nominations": [], "evictions": []}
 
 
-def node(name: str, gpus: int) -> Raw:
-    meta = {"name": name, "labels": {"topology/zone": "z", "topology/rack": "r"}}
-    allocatable = {GPU: str(gpus), "pods": "110"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
+def gpu_node(name: str, gpus: int) -> Raw:
+    return node(name, allocatable={GPU: str(gpus), "pods": "110"}, zone="z", rack="r")
 
 
 def workload(name: str, pods: int, gpus: int = 1, is_eager: bool = True, **spec: Any) -> Workload:
@@ -34,7 +32,7 @@ def workload(name: str, pods: int, gpus: int = 1, is_eager: bool = True, **spec:
 
 def cluster(*gpus: int, **gpu: Any) -> VirtualCluster:
     """Nodes `n0`, `n1`, … and one queue."""
-    nodes = [node(f"n{i}", number) for i, number in enumerate(gpus)]
+    nodes = [gpu_node(f"n{i}", number) for i, number in enumerate(gpus)]
     return VirtualCluster([*nodes, priority_class("p60", 60), queue("q", gpu={"quota": 100, **gpu})])
 
 

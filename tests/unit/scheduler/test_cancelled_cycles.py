@@ -32,7 +32,7 @@ from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Faulty
-from tests.support.live.objects import gpu_pod, group, leaf, node
+from tests.support.live.objects import gpu_node, gpu_pod, group, leaf
 from tests.support.live.world import Live, World
 
 PATIENT = Scheduling(
@@ -97,7 +97,7 @@ async def begun(live: Live, spin: Spin) -> None:
 
 async def test_a_plan_that_is_given_up_leaves_what_was_granted_and_nothing_else(spin: Spin) -> None:
     """Bindings that were decided before are sent; no status, no eviction, no nomination of the rest."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "first")
     await world.time.advance(1)
     submit(world, "endless")
@@ -120,7 +120,7 @@ async def test_a_plan_that_is_given_up_leaves_what_was_granted_and_nothing_else(
 
 
 async def test_a_scheduler_that_is_stopped_begins_no_more_cycles(spin: Spin) -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     async with world.running(settings=PATIENT) as live:
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
         live.scheduler.stop()
@@ -133,7 +133,7 @@ async def test_a_scheduler_that_is_stopped_begins_no_more_cycles(spin: Spin) -> 
 
 async def test_the_end_of_the_loop_ends_the_thread_of_its_plan(spin: Spin) -> None:
     """However it ends: the fixture looks for threads that go on."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "endless")
     async with world.running(settings=PATIENT) as live:
         await begun(live, spin)
@@ -144,7 +144,7 @@ async def test_muster_run_ends_within_seconds_in_the_middle_of_a_plan(
     spin: Spin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And gives the lease back."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
     world.create(POD_GROUPS, endless())
     world.create(PODS, gpu_pod("endless-0", "endless", 1, leaf="endless"))
@@ -239,7 +239,7 @@ def test_steps_are_no_progress_and_results_are() -> None:
 
 async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_over(spin: Spin) -> None:
     """The plan is cancelled, nothing of it is written, and the next leader has the lease within one try."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "endless")
     terms = LeaseTerms(namespace="default", renew_seconds=0.01)
     cluster, metrics = Faulty(world.memory), Metrics()
@@ -278,7 +278,7 @@ async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -
         leading, seconds_left, term = True, 3600.0, 1
 
     leadership = Terminal()
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     go = threading.Event()
     async with world.running(settings=PATIENT, leadership=leadership) as live:
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
@@ -298,7 +298,7 @@ async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -
 
 
 async def test_a_failure_for_one_gang_is_counted_logged_and_reported(spin: Spin) -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "broken")
     submit(world, "good")
     metrics = Metrics()
@@ -323,7 +323,7 @@ async def test_a_failure_for_one_gang_is_counted_logged_and_reported(spin: Spin)
 
 async def test_a_gang_that_was_cut_short_is_searched_for_beside_the_cycles(spin: Spin) -> None:
     """And bound in the next cycle, without any change to wake it."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "hard")
     async with world.running(settings=CUT_SHORT) as live:
         await live.until(lambda: world.seats() == {"hard-hard-0": "a"})
@@ -335,7 +335,7 @@ async def test_a_longer_search_stands_still_while_a_cycle_runs_and_ends_with_the
 ) -> None:
     """The cycle has the interpreter to itself."""
     monkeypatch.setattr(longer_searches, "REST_SECONDS", 0.0)
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "endless")
     async with world.running(settings=replace(CUT_SHORT, long_search_steps=10**10)) as live:
         await live.until(lambda: "longer search" in spin.threads)
@@ -350,7 +350,7 @@ async def test_a_longer_search_stands_still_while_a_cycle_runs_and_ends_with_the
 
 
 async def test_a_replica_that_does_not_lead_does_not_search(spin: Spin) -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     submit(world, "endless")
 
     class Flag:
@@ -370,7 +370,7 @@ async def test_a_replica_that_does_not_lead_does_not_search(spin: Spin) -> None:
 
 async def test_snapshots_and_plans_are_made_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease, the webhook and probes live on the loop: work that grows with the cluster runs in other threads."""
-    world = World([node("n0", "r0", gpus=8)])
+    world = World([gpu_node("n0", "r0", gpus=8)])
     world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g", 1))
     threads: dict[str, set[int]] = {"snapshot": set(), "plan": set()}

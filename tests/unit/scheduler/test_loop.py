@@ -30,7 +30,7 @@ from muster.scheduler.loop import Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import gpu_pod, group, node, queue
+from tests.support.live.objects import gpu_node, gpu_pod, group, queue
 from tests.support.live.world import HASTY, LATER_SECONDS, Live, World
 
 PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
@@ -69,7 +69,7 @@ def elsewhere(raw: Raw) -> Raw:
 
 async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
     """`scheduling.namespaces`: pods elsewhere are not bound, reported or evicted; those that run hold their node."""
-    world = World([node("a"), node("b", gpus=2)])
+    world = World([gpu_node("a"), gpu_node("b", gpus=2)])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
     world.create(POD_GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
     for i, seat in enumerate(("a", "", "")):
@@ -86,7 +86,7 @@ async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
 
 
 async def test_without_namespaces_all_are_scheduled() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
     world.create(POD_GROUPS, elsewhere(group("theirs", minMember=1)))
     world.create(PODS, elsewhere(gpu_pod("theirs-0", "theirs")))
@@ -96,7 +96,7 @@ async def test_without_namespaces_all_are_scheduled() -> None:
 
 async def test_pods_of_other_schedulers_are_left_alone() -> None:
     """N6: what runs for another scheduler holds its node and is never evicted, bound or written."""
-    world = World([node("a"), node("b", gpus=2)])
+    world = World([gpu_node("a"), gpu_node("b", gpus=2)])
     world.create(POD_GROUPS, group("theirs", minMember=3, priorityClassName="low"))
     for i, seat in enumerate(("a", "", "")):
         world.create(PODS, gpu_pod(f"theirs-{i}", "theirs", node_name=seat, scheduler="kai-scheduler"))
@@ -112,7 +112,7 @@ async def test_pods_of_other_schedulers_are_left_alone() -> None:
 
 
 async def test_a_second_name_is_ours_too() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(POD_GROUPS, group("kai", minMember=2))
     for i, name in enumerate(("kai-scheduler", "muster")):
         world.create(PODS, gpu_pod(f"kai-{i}", "kai", scheduler=name))
@@ -156,7 +156,7 @@ class Hanging(Faulty):
 
 async def test_scheduling_does_not_wait_for_statuses() -> None:
     """The next gang is planned and bound while no status of the first could be written yet."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Hanging(world, statuses=True)
     async with world.running(cluster) as live:
         world.submit(group("g", minMember=1), {"": 1})
@@ -176,7 +176,7 @@ async def test_a_pod_that_is_bound_gets_no_waiting_condition_afterwards() -> Non
     async with world.running(cluster) as live:
         world.submit(group("g", minMember=3), {"": 3})
         await live.until(lambda: cluster.held_up == 4)
-        world.create(NODES, node("a", gpus=8))
+        world.create(NODES, gpu_node("a", gpus=8))
         await asyncio.sleep(0.05)
         cluster.go.set()
         await live.until(lambda: len(world.seats()) == 3)
@@ -186,7 +186,7 @@ async def test_a_pod_that_is_bound_gets_no_waiting_condition_afterwards() -> Non
 
 async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
     """`bindTimeoutSeconds`: the loop goes on, no other pod gets the capacity (I2), and it is tried again."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(HASTY, bind_timeout_seconds=1)) as live:
         world.submit(group("g", minMember=1), {"": 1}, gpus=4)
@@ -202,7 +202,7 @@ async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
 
 async def test_a_binding_that_hangs_does_not_hold_up_the_next_plan() -> None:
     """Extras and other gangs never wait behind a stuck one; its own capacity stays taken (I2)."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=3600)) as live:
         world.submit(group("g", minMember=1), {"": 1}, gpus=2)
@@ -217,7 +217,7 @@ async def test_a_binding_that_hangs_does_not_hold_up_the_next_plan() -> None:
 
 async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
     """`/livez`: counted from the start of the cycle that runs now."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     go = threading.Event()
     async with world.running(Faulty(world.memory), PATIENT) as live:
         check = WorkCheck("cycle", lambda: live.scheduler.began, 300, live.scheduler.clock)
@@ -237,7 +237,7 @@ async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
 
 async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
     """A supervisor that restarts processes must see it."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     async with observed(world, Faulty(world.memory), HASTY, None) as live:
         live.scheduler.applier.applying = None  # type: ignore[assignment,method-assign]
         async with asyncio.timeout(5):
@@ -250,7 +250,7 @@ async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
 
 async def test_a_new_leader_begins_at_once() -> None:
     """It does not wait for a change or for a timer; until then it stands by, knows everything and is ready."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=2), {"": 2})
     cluster = Faulty(world.memory)
     leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
@@ -265,7 +265,7 @@ async def test_a_new_leader_begins_at_once() -> None:
 
 
 async def test_a_leader_that_lost_its_lease_stops() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Faulty(world.memory)
     leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
     await leader.acquire_or_renew()
@@ -295,7 +295,7 @@ async def test_failures_that_stay_do_not_multiply_cycles(monkeypatch: pytest.Mon
     """One alarm at a time, whatever else wakes the loop meanwhile."""
     monkeypatch.setattr(cycle_trigger, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(cycle_trigger, "LONGEST_SECONDS", 0.256)
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     script: Callable[[Call], Fault | None] = lambda call: "forbidden" if call.verb == "bind" else None  # noqa: E731
     async with observed(world, Faulty(world.memory, script), PATIENT, None) as live:
@@ -343,7 +343,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 async def test_every_metric_of_the_loop_moves() -> None:
     """A story with room made for a gang, and everything that can go wrong, once."""
-    world = World([node("a"), node("b")], [queue("team", quota=8)])
+    world = World([gpu_node("a"), gpu_node("b")], [queue("team", quota=8)])
     world.submit(group("low", minMember=2, queue="team", priorityClassName="low"), {"": 4})
     once = {("bind", "low-0"): "conflict", ("evict", "low-2"): "busy", ("evict", "low-3"): "busy"}
 
@@ -383,7 +383,7 @@ async def test_every_metric_of_the_loop_moves() -> None:
 
 async def test_a_decision_is_counted_from_the_change_that_caused_it() -> None:
     """From the first one that the plan knows of."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     metrics = Metrics()
     quick = replace(PATIENT, debounce_milliseconds=30)
     async with observed(world, Faulty(world.memory), quick, metrics) as live:
@@ -391,7 +391,7 @@ async def test_a_decision_is_counted_from_the_change_that_caused_it() -> None:
         await asyncio.sleep(0.1)
         before = sample(metrics, "decision_latency_seconds_count")
         seconds = sample(metrics, "decision_latency_seconds_sum")
-        world.create(NODES, node("b"))
+        world.create(NODES, gpu_node("b"))
         await live.until(lambda: live.scheduler.synced and len(live.scheduler.watched.cache.objects.nodes) == 2)
         await world.time.advance(3)
         await live.until(lambda: sample(metrics, "decision_latency_seconds_count") != before)
@@ -400,7 +400,7 @@ async def test_a_decision_is_counted_from_the_change_that_caused_it() -> None:
 
 async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
     """Changes that it saw while it stood by were the business of another."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     metrics, leadership = Metrics(), Flag()
     async with observed(world, Faulty(world.memory), HASTY, metrics, leadership) as live:
         await live.until(lambda: live.scheduler.ready)
@@ -414,7 +414,7 @@ async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
 
 
 async def test_a_dry_run_does_not_lead_and_logs_its_decisions() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=2), {"": 2})
     metrics = Metrics()
     with capture_logs() as lines:
@@ -426,7 +426,7 @@ async def test_a_dry_run_does_not_lead_and_logs_its_decisions() -> None:
 
 
 async def test_what_is_refused_is_logged_with_the_gang() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     script: Callable[[Call], Fault | None] = lambda call: "forbidden" if call.verb == "bind" else None  # noqa: E731
     with capture_logs() as lines:
@@ -436,7 +436,7 @@ async def test_what_is_refused_is_logged_with_the_gang() -> None:
 
 
 async def test_a_watch_that_is_lost_is_logged_once_and_again_when_it_is_back() -> None:
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     deaf = True
     script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
         "forbidden" if deaf and call.verb == "list" and call.what == "pods" else None
@@ -452,7 +452,7 @@ async def test_a_watch_that_is_lost_is_logged_once_and_again_when_it_is_back() -
 
 async def test_a_former_leader_reports_no_metrics_of_gangs() -> None:
     """The one that leads does; both together would count them twice."""
-    world = World([node("a")], [queue("team")])
+    world = World([gpu_node("a")], [queue("team")])
     world.submit(group("g", minMember=1, queue="team"), {"": 1})
     metrics, leadership = Metrics(), Flag()
     leadership.leading = True
@@ -467,7 +467,7 @@ async def test_a_former_leader_reports_no_metrics_of_gangs() -> None:
 @pytest.mark.parametrize("kind", [POD_GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)
 async def test_the_lag_of_every_watch_is_measured(kind: Resource) -> None:
     """Since its last response, on the loop's own clock."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     deaf = False
     script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
         "reset" if deaf and call.verb == "event" else "broken" if deaf and call.verb in ("watch", "list") else None
@@ -484,7 +484,7 @@ async def test_the_lag_of_every_watch_is_measured(kind: Resource) -> None:
 @pytest.mark.parametrize("kind", list(WATCHED_KINDS), ids=lambda kind: kind.plural)
 async def test_nothing_is_planned_before_every_kind_was_listed(kind: Resource) -> None:
     """I2, I7: without pods nodes look empty, without queues no gang has a limit, without classes none a priority."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     deaf = True
     script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
@@ -501,7 +501,7 @@ async def test_nothing_is_planned_before_every_kind_was_listed(kind: Resource) -
 
 async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
     """I2: its watch may be silently dead: what it has not seen is on the node all the same."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(PRIORITY_CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
     way, late = Faulty(world.memory), Deaf(world.memory)
     first, heir = (
@@ -564,7 +564,7 @@ def _replaced(world: World) -> None:
 @pytest.mark.parametrize("meanwhile", MEANWHILE.values(), ids=MEANWHILE)
 async def test_an_unconfirmed_binding_is_sent_again_only_while_it_is_wanted(meanwhile: Happening) -> None:
     """What was decided before the API server stopped answering may be wrong by now."""
-    world = World([node("a"), node("b")])
+    world = World([gpu_node("a"), gpu_node("b")])
     world.submit(group("g", minMember=1), {"": 1})
     async with observed(world, Faulty(world.memory), PATIENT, None, Flag()) as live:
         is_wanted, one, uid = (
@@ -580,7 +580,7 @@ async def test_an_unconfirmed_binding_is_sent_again_only_while_it_is_wanted(mean
 @pytest.mark.parametrize("most", [2, 6])
 async def test_no_more_bindings_at_once_than_the_settings_allow(most: int) -> None:
     """`bindConcurrency`."""
-    world = World([node("a", gpus=64)])
+    world = World([gpu_node("a", gpus=64)])
     cluster = Hanging(world, bindings="g")
     settings = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600, bind_concurrency=most)
     async with world.running(cluster, settings) as live:
@@ -595,7 +595,7 @@ async def test_no_more_bindings_at_once_than_the_settings_allow(most: int) -> No
 
 async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
     """`bindTimeoutSeconds`: the pod is read, and the binding is sent again."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=1)) as live:
         world.submit(group("g", minMember=1), {"": 1})
@@ -605,7 +605,7 @@ async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
 
 async def test_nothing_is_bound_after_the_end() -> None:
     """Neither what hangs since an earlier cycle, nor what is unconfirmed: another process may have taken over."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     cluster = Hanging(world, bindings="g")
     async with observed(world, cluster, HASTY, None) as live:
         world.submit(group("g", minMember=1), {"": 1})
@@ -658,7 +658,7 @@ async def test_a_leader_that_returns_writes_again_what_others_may_have_changed()
 
 async def test_what_was_turned_away_is_tried_again_soon() -> None:
     """Neither a change nor the next timer is waited for."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory, lambda call: "busy" if call.verb == "bind" and not call.again else None)
     async with world.running(cluster, PATIENT) as live:
@@ -669,7 +669,7 @@ async def test_what_was_turned_away_is_tried_again_soon() -> None:
 async def test_a_refused_eviction_is_tried_again_when_its_backoff_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile no pod is evicted, and nothing else happens."""
     monkeypatch.setattr(eviction_backoff, "FIRST_SECONDS", 0.1)
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
     cluster = Faulty(world.memory, lambda call: "forbidden" if call.verb == "evict" and not call.again else None)
     async with world.running(cluster, PATIENT) as live:
@@ -683,7 +683,7 @@ async def test_a_refused_eviction_is_tried_again_when_its_backoff_is_over(monkey
 
 async def test_a_binding_that_stays_unconfirmed_has_an_event_on_the_gang() -> None:
     """E1: an event says that the binding is unconfirmed, and of which pod."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory, lambda call: "lost" if call.verb == "bind" else None)
 
@@ -702,7 +702,7 @@ async def test_extras_are_not_bound_where_their_core_is_rejected_after_the_snaps
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """G1: the snapshot has the core on its node, as its binding is unconfirmed; then the binding is rejected."""
-    world = World([node("a", gpus=8)])
+    world = World([gpu_node("a", gpus=8)])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory, lambda call: "lost" if (call.verb, call.what) == ("bind", "g-0") else None)
     async with world.running(cluster) as live:

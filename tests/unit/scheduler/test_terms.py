@@ -27,7 +27,7 @@ from muster.scheduler.observer import NoObserver
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
 from tests.support.live.faults import Call, Faulty
-from tests.support.live.objects import gpu_pod, group, node
+from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import World
 
 
@@ -43,7 +43,7 @@ class Scene:
     """Three pods of a gang, and a cluster on which every call is the last one of its term."""
 
     def __init__(self, *placed: str) -> None:
-        self.world, self.leadership = World([node("a", gpus=64)]), Replica()
+        self.world, self.leadership = World([gpu_node("a", gpus=64)]), Replica()
         self.world.create(POD_GROUPS, group("g", minMember=9))
         for name in ("p0", "p1", "p2"):
             self.world.create(PODS, gpu_pod(name, "g", node_name="a" if name in placed else ""))
@@ -159,7 +159,7 @@ async def test_what_was_written_in_another_term_is_written_again() -> None:
 
 async def test_nothing_of_a_long_plan_is_written_where_leadership_was_lost_and_regained_meanwhile() -> None:
     """Bindings, evictions, nominations, statuses, events: the whole cycle belongs to the term of its snapshot."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
     leadership, cluster, go = Replica(), Faulty(world.memory), threading.Event()
     async with world.running(cluster, Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600), leadership) as live:

@@ -28,7 +28,7 @@ from muster.model.incremental import incremental_snapshot
 from muster.model.inter_pod_rules import selected_label_keys
 from muster.model.snapshot import Snapshot, take, visible_labels
 from muster.planning.cycle import plan
-from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
+from tests.support.live.objects import RACK, gpu_node, gpu_pod, group, leaf, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -38,11 +38,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_updated_objects_are_stored_and_deleted_ones_are_not() -> None:
     cache = Cache()
-    assert cache.handle(Node, ObjectUpdated(node("a")))
+    assert cache.handle(Node, ObjectUpdated(gpu_node("a")))
     stored = cache.get(Node, "", "a")
     assert isinstance(stored, Node)
     assert stored.metadata.labels == {"topology/rack": "r1"}
-    assert cache.handle(Node, ObjectDeleted(node("a")))
+    assert cache.handle(Node, ObjectDeleted(gpu_node("a")))
     assert cache.get(Node, "", "a") is None
     assert cache.objects.nodes == ()
 
@@ -107,7 +107,7 @@ def test_names_are_apart_by_namespace_and_kind() -> None:
     cache = Cache()
     there = gpu_pod("same", "g")
     there["metadata"]["namespace"] = "elsewhere"
-    for kind, raw in ((Pod, gpu_pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
+    for kind, raw in ((Pod, gpu_pod("same", "g")), (Pod, there), (Node, gpu_node("same")), (PodGroup, group("same"))):
         assert cache.handle(kind, ObjectUpdated(raw))
     assert (len(cache.objects.pods), len(cache.objects.nodes), len(cache.objects.pod_groups)) == (2, 1, 1)
 
@@ -213,7 +213,7 @@ TWISTS: dict[str, Callable[[Raw], Any]] = {
 }
 
 
-def _pod(i: int, gang: str, gpus: int, leaf: str, at: str, twists: list[str]) -> tuple[type[Wire], Raw]:
+def _drawn_pod(i: int, gang: str, gpus: int, leaf: str, at: str, twists: list[str]) -> tuple[type[Wire], Raw]:
     raw = gpu_pod(f"p{i}", gang, gpus, leaf, node_name=at)
     raw["metadata"]["uid"] = f"u{i}"
     for twist in twists:
@@ -227,14 +227,14 @@ def _group(name: str, need: int, where: str, leaves: list[str], priority: str) -
     return PodGroup, group(name, **spec, **tree)
 
 
-def _node(name: str, rack: str, gpus: int, taints: list[Raw]) -> tuple[type[Wire], Raw]:
-    raw = node(name, rack, gpus)
+def _drawn_node(name: str, rack: str, gpus: int, taints: list[Raw]) -> tuple[type[Wire], Raw]:
+    raw = gpu_node(name, rack, gpus)
     raw["metadata"]["labels"][HOST] = name
     return Node, {**raw, "spec": {"taints": taints}}
 
 
 PODS = st.builds(
-    _pod,
+    _drawn_pod,
     st.integers(0, 9),
     st.sampled_from(["g", "h", ""]),
     st.integers(0, 3),
@@ -243,7 +243,7 @@ PODS = st.builds(
     st.lists(st.sampled_from(sorted(TWISTS)), max_size=2),
 )
 NODES = st.builds(
-    _node,
+    _drawn_node,
     st.sampled_from("abc"),
     st.sampled_from(["r1", "r2"]),
     st.integers(0, 8),
@@ -393,11 +393,11 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
     cache = Cache()
     huge = {"memory": "8E"}
     for i in range(3):
-        kind, raw = _pod(i, "g", 1, "", "a" if i else "", [])
+        kind, raw = _drawn_pod(i, "g", 1, "", "a" if i else "", [])
         boxes = raw["spec"]["containers"]
         raw["spec"]["containers"] = [{**boxes[0], "resources": {"requests": huge}}, {"resources": {"requests": huge}}]
         cache.handle(kind, ObjectUpdated(raw))
-    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
+    for kind, raw in (_drawn_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _drawn_pod(5, "g", 1, "", "", [])):
         cache.handle(kind, ObjectUpdated(raw))
     snapshot = cache.snapshot(NOW)
     assert _differ(snapshot, take(cache.objects, NOW)) == []
@@ -408,19 +408,19 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
 def test_fields_of_a_node_that_no_rule_reads_are_no_change() -> None:
     """Agents write annotations on nodes all the time."""
     cache = Cache()
-    assert cache.handle(Node, ObjectUpdated(node("a")))
-    noisy = node("a")
+    assert cache.handle(Node, ObjectUpdated(gpu_node("a")))
+    noisy = gpu_node("a")
     noisy["metadata"]["annotations"] = {"agent/seen": "now"}
     assert not cache.handle(Node, ObjectUpdated(noisy))
 
 
 def test_a_label_separates_pod_classes_once_a_rule_reads_it() -> None:
     cache = Cache()
-    seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
-    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
+    seen = _drawn_pod(1, "g", 1, "", "a", ["tier"]), _drawn_pod(2, "g", 1, "", "a", [])
+    for kind, raw in (_drawn_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
         cache.handle(kind, ObjectUpdated(raw))
     assert len(cache.snapshot(NOW).classes) == 1
-    cache.handle(Pod, ObjectUpdated(_pod(3, "g", 1, "", "", ["away"])[1]))
+    cache.handle(Pod, ObjectUpdated(_drawn_pod(3, "g", 1, "", "", ["away"])[1]))
     snapshot = cache.snapshot(NOW)
     assert snapshot.class_of["default/p1"] != snapshot.class_of["default/p2"]
     cache.handle(Pod, ObjectDeleted(gpu_pod("p3", "g")))
@@ -429,7 +429,11 @@ def test_a_label_separates_pod_classes_once_a_rule_reads_it() -> None:
 
 def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
     cache = Cache()
-    for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, gpu_pod("p", "g", node_name="a"))):
+    for kind, raw in (
+        (Node, gpu_node("a")),
+        (PodGroup, group("g", minMember=1)),
+        (Pod, gpu_pod("p", "g", node_name="a")),
+    ):
         cache.handle(kind, ObjectUpdated(raw))
     first = cache.snapshot(NOW)
     before = repr(list(_parts(first)))
@@ -449,7 +453,7 @@ def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
     cache = Cache()
     cache.handle(PodGroup, ObjectUpdated(group("g", minMember=1)))
     for i in range(70):
-        cache.handle(Node, ObjectUpdated(node(f"n{i}")))
+        cache.handle(Node, ObjectUpdated(gpu_node(f"n{i}")))
         raw: Any = gpu_pod(f"p{i}", "g", node_name=f"n{i}")
         raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
         cache.handle(Pod, ObjectUpdated(raw))
@@ -464,7 +468,7 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
     monkeypatch.setattr(incremental_snapshot, "SPARE", 0)
     cache = Cache()
     for struct, raw in (
-        (Node, node("a")),
+        (Node, gpu_node("a")),
         (PodGroup, group("g", minMember=1)),
         (Pod, gpu_pod("p", "g", node_name="a")),
     ):
@@ -480,7 +484,7 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
 def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
     """It was on its node as a stranger, and did not change at all."""
     cache = Cache()
-    cache.handle(Node, ObjectUpdated(node("a")))
+    cache.handle(Node, ObjectUpdated(gpu_node("a")))
     cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", leaf="left", node_name="a")))
     for name in ("right", "left", "right"):
         cache.handle(PodGroup, ObjectUpdated(group("g", subGroups=[leaf(name, 1)])))
@@ -490,11 +494,11 @@ def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
 def test_what_goes_away_after_an_echo_is_news() -> None:
     """A pod that is lost right after it was bound: the next cycle has to plan for that."""
     cache = Cache()
-    cache.handle(Node, ObjectUpdated(node("a")))
+    cache.handle(Node, ObjectUpdated(gpu_node("a")))
     cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     seen = cache.pod("default/p")
     assert seen is not None
-    for struct, raw in ((Pod, gpu_pod("p", "g")), (Node, node("a"))):
+    for struct, raw in ((Pod, gpu_pod("p", "g")), (Node, gpu_node("a"))):
         cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
         cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
         assert cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", node_name="a")))

@@ -33,7 +33,7 @@ from muster.scheduler.apply.write_state import LOST_SECONDS, RESEND_SECONDS
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.observer import NoObserver
 from tests.support.live.faults import Call, Crash, Fault, Faulty, Script
-from tests.support.live.objects import gpu_pod, group, node
+from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import World
 
 
@@ -80,7 +80,7 @@ class Bench:
     """One applier on a small cluster."""
 
     def __init__(self, pods: int = 3, script: Script = lambda _: None, at_once: int = 64) -> None:
-        self.world = World([node("a", gpus=64)])
+        self.world = World([gpu_node("a", gpus=64)])
         self.world.create(POD_GROUPS, group("g"))
         for i in range(pods):
             self.world.create(PODS, gpu_pod(f"p{i}", "g"))

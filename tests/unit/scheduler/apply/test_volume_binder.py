@@ -7,7 +7,7 @@ import pytest
 from muster.api.resources import CLAIMS, POD_GROUPS, PODS, STORAGE_CLASSES
 from muster.kube.cluster import Raw
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import gpu_pod, group, node
+from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import HASTY, World
 
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -16,7 +16,7 @@ SELECTS = "patch persistentvolumeclaims"
 
 def world(*names: str, selected: str = "", mode: str = "WaitForFirstConsumer") -> World:
     """A gang whose pods have a claim each."""
-    made = World([node("a", gpus=2), node("b", gpus=2)])
+    made = World([gpu_node("a", gpus=2), gpu_node("b", gpus=2)])
     meta: Raw = {"name": "fast"}
     made.create(STORAGE_CLASSES, {"metadata": meta, "provisioner": "csi", "volumeBindingMode": mode})
     made.create(POD_GROUPS, group("g", minMember=len(names)))

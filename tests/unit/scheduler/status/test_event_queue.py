@@ -18,7 +18,7 @@ from muster.scheduler.observer import NoObserver
 from muster.scheduler.status import event_queue
 from muster.scheduler.status.event_queue import EventQueue
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import group, node, queue
+from tests.support.live.objects import gpu_node, group, queue
 from tests.support.live.world import HASTY, World
 
 HIGH = "`default/high`, which has a higher priority"
@@ -65,7 +65,7 @@ class Scene:
     """A queue on a cluster with one PodGroup."""
 
     def __init__(self, cluster: Faulty | None = None, *names: str) -> None:
-        self.world = World([node("a")])
+        self.world = World([gpu_node("a")])
         for name in names or ("g",):
             self.world.create(POD_GROUPS, group(name, minMember=1))
         self.cluster = cluster or Faulty(self.world.memory)
@@ -272,7 +272,7 @@ async def test_a_former_leader_forgets_what_was_not_sent() -> None:
 
 async def test_the_loop_has_events_for_bindings_and_evictions() -> None:
     """E1, from end to end: two gangs, one of which makes room for the other."""
-    world = World([node("a"), node("b")], [queue("team", quota=8)])
+    world = World([gpu_node("a"), gpu_node("b")], [queue("team", quota=8)])
     world.submit(group("low", minMember=2, queue="team", priorityClassName="low"), {"": 4})
     async with world.running(Faulty(world.memory), HASTY) as live:
         await live.settle()

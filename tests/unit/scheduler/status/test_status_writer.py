@@ -43,7 +43,7 @@ from muster.scheduler.status.status_writer import (
 )
 from muster.validation.pods.membership import Stray
 from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
-from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
+from tests.support.live.objects import RACK, gpu_node, gpu_pod, group, leaf, queue
 from tests.support.live.world import World
 from tests.unit.kube.cache.test_cache import NEWS, History, news_of
 
@@ -134,7 +134,7 @@ class Bench:
 
 def waiting(pods: int = 1, groups: int = 1) -> World:
     """Gangs that find no place."""
-    world = World([node("a", gpus=0)])
+    world = World([gpu_node("a", gpus=0)])
     for i in range(groups):
         world.create(POD_GROUPS, group(f"g{i}", minMember=pods))
         for j in range(pods):
@@ -275,7 +275,7 @@ async def test_no_status_is_written_while_a_binding_of_the_gang_is_unconfirmed()
         bench.news()
         await bench.reported()
         before = world.group("g0")["status"], world.pod("g0-0")["status"]
-        world.create(NODES, node("z", gpus=64))
+        world.create(NODES, gpu_node("z", gpus=64))
         for why in ("", "not known yet"):
             bench.news(g0=why)
             await bench.reported()
@@ -461,7 +461,7 @@ async def test_a_podgroup_that_was_created_again_has_events_of_its_own() -> None
 
 async def test_a_gang_with_the_longest_name_has_events() -> None:
     """Names of Events are no longer than others."""
-    world, name = World([node("a", gpus=0)]), f"{'a' * 199}-{'b' * 53}"
+    world, name = World([gpu_node("a", gpus=0)]), f"{'a' * 199}-{'b' * 53}"
     world.create(POD_GROUPS, group(name, minMember=1))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
@@ -495,7 +495,7 @@ def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
 @pytest.mark.parametrize("mark", [True, False])
 async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool) -> None:
     """N4: always; also where no conditions are wanted (S4), and behind gates. One that runs is scheduled already."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(POD_GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
     world.create(PODS, gpu_pod("g-0", "g", leaf="w", node_name="a"))
     for one in (
@@ -527,7 +527,7 @@ async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool
 
 async def test_a_pod_without_a_gang_has_one_condition_that_says_what_it_lacks() -> None:
     """N3, N4: nothing is dropped in silence; what is over, bound or behind a gate does not wait for a PodGroup."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     gated, done = gpu_pod("gated", "g"), gpu_pod("done", "g")
     gated["spec"]["schedulingGates"] = [{"name": "x"}]
     for one in (gpu_pod("lost", "g"), gpu_pod("alone", ""), gpu_pod("up", "g", node_name="a"), gated, done):
@@ -552,7 +552,7 @@ async def test_a_pod_without_a_gang_has_one_condition_that_says_what_it_lacks() 
 @pytest.mark.parametrize("mark", [True, False])
 async def test_the_condition_about_what_a_pod_lacked_goes_once_it_is_there(mark: bool) -> None:
     """The gang's own reason takes its place; where the gang wants no conditions, nothing does (S4)."""
-    world = World([node("a", gpus=0)])
+    world = World([gpu_node("a", gpus=0)])
     world.create(PODS, gpu_pod("lost", "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
@@ -570,7 +570,7 @@ async def test_the_condition_about_what_a_pod_lacked_goes_once_it_is_there(mark:
 
 async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
     """Its condition is what the API server made of it."""
-    world = World([node("a", gpus=0)])
+    world = World([gpu_node("a", gpus=0)])
     for name in ("now", "seen"):
         world.create(PODS, gpu_pod(name, "g"))
     bench = Bench(world, Faulty(world.memory))
@@ -578,7 +578,7 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
         bench.news()
         await bench.reported()
         world.memory.store.bind("default", "seen", world.pod("seen")["metadata"]["uid"], "a")
-        world.create(NODES, node("b"))
+        world.create(NODES, gpu_node("b"))
         world.create(POD_GROUPS, group("g", minMember=1, markUnschedulable=False))
         bench.news()
         await bench.reported()
@@ -636,7 +636,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(status_writer, "outcomes", counted)
     for struct, raw in (
-        (Node, node("a")),
+        (Node, gpu_node("a")),
         (PodGroup, group("g", minMember=1)),
         (Pod, gpu_pod("p", "g", node_name="a")),
     ):
@@ -652,7 +652,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_no_condition_of_an_unconfirmed_gang_is_taken_back() -> None:
     """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
-    world = World([node("a", gpus=0)])
+    world = World([gpu_node("a", gpus=0)])
     world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g"))
     bench = Bench(world, Faulty(world.memory))
@@ -667,7 +667,7 @@ async def test_no_condition_of_an_unconfirmed_gang_is_taken_back() -> None:
 
 async def test_timestamps_are_not_left_on_another_group_of_that_name() -> None:
     """Its timers would run from a time at which it was not there."""
-    world = World([node("a")])
+    world = World([gpu_node("a")])
     world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g", node_name="a"))
 
@@ -686,7 +686,7 @@ async def test_timestamps_are_not_left_on_another_group_of_that_name() -> None:
 
 async def test_an_update_that_is_not_answered_is_given_up() -> None:
     """A binding waits for the update of its pod: it must not wait for ever."""
-    world = World([node("a", gpus=0)])
+    world = World([gpu_node("a", gpus=0)])
     world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g"))
     gate = Gate(world)
@@ -711,7 +711,7 @@ def _draft_and_store(cache: Cache, drafts: Drafts) -> list[str]:
 
 HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
     "one more runs": (Pod, gpu_pod("q", "g", node_name="a")),
-    "its rack has another name": (Node, node("a", rack="r2")),
+    "its rack has another name": (Node, gpu_node("a", rack="r2")),
 }
 
 
@@ -722,7 +722,7 @@ def test_a_gang_without_updates_gets_one_when_it_changes(struct: type[Wire], raw
     where = {"topology": "racks", "requiredTopologyLevel": RACK}
     there: list[tuple[type[Wire], Raw]] = [
         (Topology, racks),
-        (Node, node("a")),
+        (Node, gpu_node("a")),
         (PodGroup, group("g", minMember=1, topologyConstraint=where)),
         (Pod, gpu_pod("p", "g", node_name="a")),
     ]
