@@ -19,7 +19,7 @@ from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.scheduler.apply import pod_api
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
 from tests.support.live.objects import gpu_node, group, leaf, queue
@@ -187,7 +187,7 @@ class Hasty(Faulty):
 
 
 def candidate(world: World, name: str, cluster: Faulty) -> tuple[Leader, Scheduler]:
-    terms = LeaseTerms(namespace="default")
+    terms = LeaseSettings(namespace="default")
     leader = Leader(cluster, name, terms, lambda: world.seconds, world.time.now)
     settings = replace(HASTY, bind_concurrency=1)
     return leader, Scheduler(cluster, settings, leader, lambda: world.seconds, world.time.now)
@@ -247,7 +247,7 @@ async def test_two_schedulers_lead_alternately() -> None:
     world = World([gpu_node("a"), gpu_node("b")])
     world.submit(group("g", minMember=2), {"": 2})
     ways = [Faulty(world.memory), Faulty(world.memory)]
-    terms = LeaseTerms(namespace="default")
+    terms = LeaseSettings(namespace="default")
     leaders = [Leader(way, f"l{i}", terms, lambda: world.seconds, world.time.now) for i, way in enumerate(ways)]
     await leaders[0].acquire_or_renew()
     await leaders[1].acquire_or_renew()

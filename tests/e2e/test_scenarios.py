@@ -15,7 +15,7 @@ import yaml
 
 from muster.api.resources import LEASES, NODES
 from muster.kube.cluster import Raw
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.simulator import datacenter
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.site import ZONE, Seen, Site, ended, said, until
@@ -263,7 +263,7 @@ LEASE_SECONDS = 3.0
 @asynccontextmanager
 async def candidate(site: Site, name: str, cluster: Faulty) -> AsyncIterator[Leader]:
     """A scheduler that acts while it leads."""
-    terms = LeaseTerms(namespace=site.name, duration_seconds=LEASE_SECONDS, renew_seconds=0.2, margin_seconds=0.5)
+    terms = LeaseSettings(namespace=site.name, duration_seconds=LEASE_SECONDS, renew_seconds=0.2, margin_seconds=0.5)
     leader = Leader(cluster, name, terms, site.clock, site.wall)
     task = asyncio.create_task(leader.run())
     try:

@@ -13,7 +13,7 @@ from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
-from muster.scheduler.status.status_writer import CycleOutcome, Drafts
+from muster.scheduler.status.status_writer import CycleOutcome, UpdateBuilder
 from tests.spec.scene import run
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue
 
@@ -127,7 +127,7 @@ def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
 def updates(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
     """Objects that something is written about, as (kind, name)."""
     snapshot = take(muster.objects(raws), NOW, names)
-    drafted = Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0))
+    drafted = UpdateBuilder().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0))
     return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in drafted}
 
 
@@ -147,7 +147,7 @@ def written(raws: list[Raw], name: str) -> list[Raw]:
     """The objects after the scheduler of that name has reported what it sees."""
     snapshot = take(muster.objects(raws), NOW, (name,))
     stored = {(raw["kind"], raw["metadata"]["name"]): raw for raw in raws}
-    for drafted in Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0)).values():
+    for drafted in UpdateBuilder().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0)).values():
         for update in drafted:
             about = update.resource.kind, update.name
             if update.kind == "status":

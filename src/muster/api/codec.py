@@ -1,4 +1,4 @@
-"""Manifests to objects and back: documents with their place, `List` kinds unfolded, errors with file and path."""
+"""Manifests to objects and back: documents with their source, `List` kinds unfolded, errors with file and path."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from muster.errors import InputError
 
 
 class Document(Struct, frozen=True):
-    """One object as it was written, and where."""
+    """One object as its file has it, and where."""
 
     where: str
     raw: Any
@@ -49,7 +49,7 @@ def read(data: bytes, source: str) -> list[Document]:
 
 
 def unfold(raw: Any, where: str) -> Iterator[Document]:
-    """A `List` gives its items; `PodGroupList` and the like also say what they are."""
+    """The items of a `List`; `PodGroupList` and the like also give their items' kind."""
     if not isinstance(raw, dict):
         raise InputError(f"{where}: expected a Kubernetes object, got {_plainly(raw)}")
     kind = raw.get("kind")
@@ -87,11 +87,11 @@ def title(raw: Any) -> str:
 
 
 class Collected(Struct, frozen=True):
-    """Typed objects by kind, and what stands in the way of using them."""
+    """Typed objects by kind, and the documents that cannot be used."""
 
     objects: Objects
     misfits: tuple[tuple[Document, tuple[Misfit, ...]], ...] = ()
-    repeated: tuple[tuple[Document, str], ...] = ()  # the second of two of one identity, and where the first is
+    repeated: tuple[tuple[Document, str], ...] = ()  # the second of two with one identity, and where the first is
 
 
 def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> Collected:  # noqa: B008 - frozen
@@ -136,7 +136,7 @@ def _decoded(document: Document, kind: type[Wire]) -> tuple[Wire, tuple[Misfit, 
 def objects(read_documents: Iterable[Document], beside: Objects = Objects()) -> Objects:  # noqa: B008 - frozen
     """Typed objects by kind, and those of a cluster that they come `beside`.
 
-    InputError tells every value of a wrong type, and objects that are given twice.
+    InputError names every value of a wrong type, and objects that occur twice.
     """
     collected = collect(read_documents, beside)
     if collected.misfits:
@@ -164,7 +164,7 @@ def _identity(kind: type[Wire], metadata: ObjectMeta) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Indented lists, and quotes around text that any YAML parser in the field could take for something else."""
+    """Indented lists, and quotes around text that any YAML parser in the field could read as something else."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
@@ -195,7 +195,7 @@ def to_json(value: Any) -> str:
 
 
 def to_json_line(value: Any) -> str:
-    """A value of any depth as JSON (N1): lines as far in as it is deep would be the square of it."""
+    """A value of any depth as JSON (N1), without indentation, whose size would grow with the square of the depth."""
     written: list[str] = []
     ahead: list[Any] = [value]
     while ahead:
@@ -217,7 +217,7 @@ class _Token(Struct, frozen=True):
 
 
 def _tokens(begin: str, parts: Iterable[tuple[str, Any]], end: str) -> Iterator[Any]:
-    """Values with what stands before, between and after them."""
+    """Values with the tokens before, between and after them."""
     yield _Token(begin)
     for i, (name, value) in enumerate(parts):
         yield _Token("," + name if i else name)

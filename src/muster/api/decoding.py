@@ -1,8 +1,8 @@
 """Plain values to structs, with every misfit named.
 
-`msgspec.convert` is the fast path and stops at the first misfit. `mend` is the slow one: it names all of them, reads
-`null` as "not set" as Kubernetes does, and leaves a value that does decode, so that rules can judge the rest.
-Fields have defaults throughout: that one is missing is for `validation` to say.
+`msgspec.convert` is the fast path and stops at the first misfit. `_mend` is the slow one: it names all of them, reads
+`null` as "not set" as Kubernetes does, and returns a value that decodes, so that rules can check the rest.
+Every field has a default: `validation` reports those that are missing.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ class Misfit(Struct, frozen=True):
 
 
 def decode(raw: Any, kind: type[T]) -> tuple[T, tuple[Misfit, ...]]:
-    """The struct, and what did not fit. What did not fit is left at its default."""
+    """The struct, and its misfits. Fields that do not fit keep their defaults."""
     try:
         return msgspec.convert(raw, kind, dec_hook=_hook), ()
     except msgspec.ValidationError:
@@ -49,7 +49,7 @@ def decode(raw: Any, kind: type[T]) -> tuple[T, tuple[Misfit, ...]]:
 
 
 def encode(value: Any) -> Any:
-    """A struct as it travels, for `decode` to read back: defaults left out, amounts in the usual way of writing.
+    """A struct as JSON values for `decode` to read back: without defaults, quantities as Kubernetes writes them.
 
     `msgspec.to_builtins` would write base units, and 4 cpu would come back as 4000.
     """
@@ -58,11 +58,11 @@ def encode(value: Any) -> Any:
             return {name: format_amount(name, amount) for name, amount in value.items()}
         case Wire():
             stated = ((field.encode_name, getattr(value, field.name), field) for field in _fields(type(value)))
-            return {name: encode(one) for name, one, field in stated if one != _default(field)}
+            return {name: encode(inner) for name, inner, field in stated if inner != _default(field)}
         case dict():
-            return {name: encode(one) for name, one in value.items()}
+            return {name: encode(inner) for name, inner in value.items()}
         case tuple() | list():
-            return [encode(one) for one in value]
+            return [encode(item) for item in value]
         case _:
             return msgspec.to_builtins(value)
 
@@ -95,9 +95,9 @@ def _hook(kind: type, value: Any) -> Any:
 
 
 def _mend(raw: Any, kind: Any, at: str, note: Callable[[Misfit], None]) -> Any:
-    """`raw` with every misfit noted and left out: every field of every struct has a default, and keeps it.
+    """`raw` without its misfits, each of which is noted: their fields keep the defaults.
 
-    A list keeps its length, as an object that does not fit becomes an empty one: paths stay true.
+    An object in a list that does not fit becomes an empty one: the list keeps its length, and paths stay right.
     """
     kind = _bare(kind)
     if isinstance(kind, type) and issubclass(kind, Wire):
@@ -155,7 +155,7 @@ def _scalar(raw: Any, kind: Any, at: str, note: Callable[[Misfit], None]) -> Any
 
 
 def _bare(kind: Any) -> Any:
-    """Without notes and without `None`: what a value must be when it is there."""
+    """The type without `Annotated` and without `None`: what a value must be when it is present."""
     if get_origin(kind) is Annotated and not _is_time(kind):
         return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):

@@ -1,7 +1,7 @@
 """Bytes to plain documents: YAML and JSON, strict and bounded.
 
-Rule 1: whatever is read is a JSON value (text keys, no shared parts). Rule 2: no input may cost more than its size
-suggests: nesting and the growth through anchors are limited, and duplicate keys are errors, never a silent loss.
+Rule 1: every document is a JSON value (text keys, no shared parts). Rule 2: no input costs more than its size
+suggests: nesting and growth through anchors are limited. Rule 3: duplicate keys are errors, never a silent loss.
 """
 
 import json
@@ -33,7 +33,7 @@ _INT = re.compile(
     r"[-+]?(?:0_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0o_*[0-7][0-7_]*|0_*[0-7][0-7_]*|0b_*[01][01_]*)"
 )
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
-_NUMBERLIKE = re.compile(r"[-+.0-9][-+.0-9a-fA-FxXoObB_]*")  # more than is a number: quotes do no harm
+_NUMBERLIKE = re.compile(r"[-+.0-9][-+.0-9a-fA-FxXoObB_]*")  # matches more than numbers: quotes do no harm
 _CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*")  # YAML 1.1
 _SPECIAL = {
     sign + word: float(f"{sign}inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
@@ -41,7 +41,7 @@ _SPECIAL = {
 
 
 def parse_documents(data: bytes, source: str) -> list[Any]:
-    """Every document of a file, in order; empty ones are left out. InputError names the place."""
+    """Every document of a file, in order; empty ones are left out. InputError names the line."""
     text = _text(data, source)
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -70,7 +70,7 @@ def _text(data: bytes, source: str) -> str:
 
 
 def _json(text: str, source: str) -> Iterator[Any]:
-    """One JSON value after the other; blanks between them."""
+    """Every JSON value of the text, with blanks between them."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(items)
@@ -109,7 +109,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _check_text(value: Any, written: str, source: str) -> None:
-    """Half of a surrogate pair can be written in JSON, but is no text: it could never be written out again."""
+    """JSON can hold half of a surrogate pair, which is not text and could not be encoded again."""
     if "\\ud" not in written and "\\uD" not in written:
         return
     try:
@@ -149,7 +149,7 @@ class _Open(Struct):
 
 
 class _Builder:
-    """Events of one document to one value. Iterative, so that nesting costs no stack."""
+    """Builds one value from the events of one document. Iterative, so that nesting costs no stack."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -214,7 +214,7 @@ class _Builder:
         self._put(closed.value, closed.size, closed.depth)
 
     def _merge(self, merged: Any, into: _Open) -> None:
-        """`<<`: what is stated wins, then the earlier of the merged mappings."""
+        """`<<`: keys of the mapping itself win, then the earlier of the merged mappings."""
         for part in merged if isinstance(merged, list) else [merged]:
             if not isinstance(part, dict):
                 raise InputError(f"{self.source}, line {into.line}: `<<` merges mappings only")
@@ -312,7 +312,7 @@ def _plain(word: str, at: str) -> Any:
     if not number:
         return _SPECIAL.get(word, word)
     value = float(word.replace("_", ""))
-    return word if math.isinf(value) else value  # what no float can hold stays what it was
+    return word if math.isinf(value) else value  # beyond the range of a float: stays text
 
 
 def needs_quotes(text: str) -> bool:
@@ -331,7 +331,7 @@ def _integer(word: str) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """Aliases become parts of their own: nothing read is shared."""
+    """A deep copy: aliases share no parts with their anchors."""
     match value:
         case dict():
             return {key: _copy(inner) for key, inner in value.items()}

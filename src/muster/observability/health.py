@@ -51,14 +51,14 @@ class LeaseCheck:
     name = "lease"
 
     def __init__(
-        self, refused: Callable[[], ApiError | None], resting_seconds: Callable[[], float] = lambda: 0.0
+        self, refused: Callable[[], ApiError | None], cooldown_seconds_left: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self._refused, self._resting = refused, resting_seconds
+        self._refused, self._cooldown = refused, cooldown_seconds_left
 
     def problem(self) -> str:
         """An error that waiting does not end; or that this replica released the lease a while ago."""
-        if resting := self._resting():
-            return f"was given up, as no cycle came to an end; competes again in {math.ceil(resting)} s"
+        if cooldown := self._cooldown():
+            return f"was given up, as no cycle came to an end; competes again in {math.ceil(cooldown)} s"
         error = self._refused()
         return f"cannot be held: {error.message}" if error and error.status in (401, 403, 404, 422) else ""
 

@@ -155,7 +155,7 @@ class Metrics:
         for outcome in OUTCOMES:
             self._counter("longer_searches_total").labels(outcome)
 
-    def stands_by(self) -> None:
+    def leadership_lost(self) -> None:
         """Another replica reports gangs and queues: sums over replicas must not count them twice."""
         for verdict in VERDICTS:
             self._gauge("gangs").labels(verdict).set(0)
@@ -186,11 +186,11 @@ class Metrics:
         """The work for one gang ended with an error."""
         self._counter("gang_failures_total").labels(error).inc()
 
-    def searched_longer(self, outcome: str) -> None:
+    def longer_search_ended(self, outcome: str) -> None:
         """A search beside the cycles ended."""
         self._counter("longer_searches_total").labels(outcome).inc()
 
-    def gave_up_the_lease(self) -> None:
+    def stepped_down(self) -> None:
         """This replica released the lease, as its cycles made no progress."""
         self._counter("lease_given_up_total").inc()
 

@@ -1,7 +1,7 @@
 """One leader at a time: a Lease, renewed in time by a clock that never goes back (I9).
 
-The leader stops acting `margin_seconds` before its lease could be taken by another, whatever it hears or does not hear,
-and goes on as a candidate. `seconds_left` bounds every single request: none is under way when leadership ends.
+The leader stops writing `margin_seconds` before another replica could acquire its lease, whatever it is answered, and
+goes on as a candidate. `seconds_left` bounds every request: none is in flight when leadership ends.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ log = structlog.get_logger()
 CONFLICT = 409  # another replica was faster
 
 
-async def _at_rest() -> bool:
+async def _nothing_in_flight() -> bool:
     return True
 
 
-class LeaseTerms(Struct, frozen=True):
-    """What a lease is about."""
+class LeaseSettings(Struct, frozen=True):
+    """Name and timing of the Lease."""
 
     name: str = "muster"
     namespace: str = "muster-system"
-    duration_seconds: float = 15.0  # after this without a renewal, another may take it
+    duration_seconds: float = 15.0  # after this without a renewal, another replica may acquire it
     renew_seconds: float = 5.0  # how often it is renewed
-    margin_seconds: float = 3.0  # how long before the end the leader stops acting
+    margin_seconds: float = 3.0  # how long before the end the leader stops writing
 
     @property
     def deadline_seconds(self) -> float:
-        """How long a leader acts without a renewal."""
+        """How long a leader may write without a renewal."""
         return self.duration_seconds - self.margin_seconds
 
     @property
-    def rest_seconds(self) -> float:
-        """How long who gave the lease up stands back: any other replica has taken it by then."""
+    def cooldown_seconds(self) -> float:
+        """How long a replica that stepped down does not compete: another one has acquired the lease by then."""
         return 2 * self.duration_seconds
 
     @property
@@ -52,55 +52,55 @@ class LeaseTerms(Struct, frozen=True):
 
 
 class Leader:
-    """One candidate. `leading` is checked before every single write."""
+    """One candidate. Every write checks `leading` first."""
 
     def __init__(
         self,
         cluster: Cluster,
         identity: str,
-        terms: LeaseTerms,
+        settings: LeaseSettings,
         clock: Callable[[], float],
         wall: Callable[[], datetime],
     ) -> None:
-        self.cluster, self.identity, self.terms, self.clock, self.wall = cluster, identity, terms, clock, wall
-        self._until = -1.0  # of our clock
-        self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
+        self.cluster, self.identity, self.settings, self.clock, self.wall = cluster, identity, settings, clock, wall
+        self._until = -1.0  # by our clock
+        self._seen: tuple[str, float] | None = None  # the resourceVersion of another's lease, and since when
         self._requested: tuple[str, float] | None = None  # the renewal that we sent last, and when
-        self.term = 0  # how often leadership began
-        self._rests_until = -math.inf  # of our clock
-        self.refused: ApiError | None = None  # why the last try to look at the lease, or to hold it, failed
+        self.term = 0  # how many times leadership began
+        self._cooldown_until = -math.inf  # by our clock
+        self.refused: ApiError | None = None  # why the last attempt to read or to hold the lease failed
 
     @property
     def leading(self) -> bool:
-        """Whether we may act right now."""
+        """Whether we may write right now."""
         return self.clock() < self._until
 
     @property
     def seconds_left(self) -> float:
-        """How long we may act without another renewal."""
+        """How long we may write without another renewal."""
         return max(self._until - self.clock(), 0.0)
 
     @property
-    def resting_seconds(self) -> float:
-        """How much longer we stand back, as we led and got nowhere."""
-        return max(self._rests_until - self.clock(), 0.0)
+    def cooldown_seconds_left(self) -> float:
+        """How much longer we do not compete, as we stepped down."""
+        return max(self._cooldown_until - self.clock(), 0.0)
 
     async def run(
         self,
         elected: Callable[[], None] = lambda: None,
         able: Callable[[], bool] = lambda: True,
         is_stuck: Callable[[], bool] = lambda: False,
-        abandon: "Callable[[], Awaitable[bool]]" = _at_rest,
+        abandon: "Callable[[], Awaitable[bool]]" = _nothing_in_flight,
     ) -> None:
         """Compete and renew, without end; `elected` is called whenever leadership begins.
 
-        Who is not `able` to lead does not compete. Who leads and `is_stuck` gives the lease up: see `step_down`.
+        A replica that is not `able` to lead does not compete. A leader that `is_stuck` steps down.
         """
-        led, leads = 0, False  # terms, and now
+        led, leads = 0, False  # the last term, and whether we led at the last look
         while True:
             if self.leading and is_stuck():
                 await self.step_down(abandon)
-            elif self.leading or (able() and not self.resting_seconds):
+            elif self.leading or (able() and not self.cooldown_seconds_left):
                 await self._try()
             if self.leading and self.term > led:
                 log.info("leads", identity=self.identity)
@@ -108,12 +108,12 @@ class Leader:
             elif leads and not self.leading:
                 log.warning("leads no more", identity=self.identity)
             led, leads = self.term, self.leading
-            await asyncio.sleep(self.terms.renew_seconds)
+            await asyncio.sleep(self.settings.renew_seconds)
 
     async def _try(self) -> None:
-        """One attempt. Where it fails, the lease runs out by itself, and the next attempt may succeed."""
+        """One attempt. Where it fails, the lease expires by itself, and the next attempt may succeed."""
         try:
-            async with asyncio.timeout(self.terms.attempt_seconds):
+            async with asyncio.timeout(self.settings.attempt_seconds):
                 await self.acquire_or_renew()
         except TimeoutError:
             self._failed(ApiError(504, "Timeout", "no answer in time"))
@@ -125,14 +125,14 @@ class Leader:
     def _failed(self, error: ApiError) -> None:
         before, self.refused = self.refused, error
         if error.status != CONFLICT and (before is None or before.reason != error.reason):
-            lease = f"{self.terms.namespace}/{self.terms.name}"
+            lease = f"{self.settings.namespace}/{self.settings.name}"
             log.warning("lease is not held", lease=lease, reason=error.reason, what=error.message)
 
     async def acquire_or_renew(self) -> None:
-        """Take the lease if it is free, keep it if it is ours."""
+        """Acquire the lease if it is free, renew it if it is ours."""
         requested_at = self.clock()
         try:
-            lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
+            lease = await self.cluster.get(LEASES, self.settings.namespace, self.settings.name)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -149,54 +149,56 @@ class Leader:
         if holder == self.identity and self._requested and self._requested[0] == spec.get("renewTime"):
             self._hold(self._requested[1])  # the API server accepted the last renewal, even if its answer was lost
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
-        await self.cluster.replace(LEASES, self._renewed(lease, changes, requested_at))  # 409: another was faster
+        await self.cluster.replace(
+            LEASES, self._renewed(lease, changes, requested_at)
+        )  # 409: another replica was faster
         self._hold(requested_at)
 
     async def step_down(self, abandon: "Callable[[], Awaitable[bool]]") -> None:
-        """We lead and get nowhere: act no more, give the work up, let another go on, and stand back for a while.
+        """Lead no more, for lack of progress: abandon the work, release the lease, and do not compete for a while.
 
-        First leadership ends: nothing is written after that. `abandon` tells whether nothing is on its way; else the
-        lease runs out by itself, as what is on its way may still arrive.
+        Leadership ends first: nothing is written after that. `abandon` returns whether no write is in flight; otherwise
+        the lease expires by itself, as the API server may still apply such a write.
         """
         self.stop()
-        self._rests_until = self.clock() + self.terms.rest_seconds
-        log.error("gives the lease up, as it got nowhere", identity=self.identity, rests=self.terms.rest_seconds)
+        self._cooldown_until = self.clock() + self.settings.cooldown_seconds
+        log.error("gives the lease up, as it got nowhere", identity=self.identity, rests=self.settings.cooldown_seconds)
         if await abandon():
             await self.resign()
 
     def stop(self) -> None:
-        """Act no more; the lease is still ours."""
+        """Write no more; the lease is still ours."""
         self._until = -1.0
 
     async def resign(self) -> None:
-        """Act no more and let another go on at once. Without an answer, the lease runs out by itself."""
+        """Write no more and release the lease. Without an answer, it expires by itself."""
         self.stop()
         with suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(self.terms.margin_seconds):
-                await self._give_back()
+            async with asyncio.timeout(self.settings.margin_seconds):
+                await self._release()
 
-    async def _give_back(self) -> None:
-        lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
+    async def _release(self) -> None:
+        lease = await self.cluster.get(LEASES, self.settings.namespace, self.settings.name)
         if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             await self.cluster.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": ""}})
 
     def _hold(self, requested_at: float) -> None:
-        """Counted from the request, not from its answer."""
+        """Lead until the deadline, counted from the request and not from its answer."""
         self.term += not self.leading
-        self._until = requested_at + self.terms.deadline_seconds
+        self._until = requested_at + self.settings.deadline_seconds
         self._seen = None
 
     def _expired(self, lease: Raw) -> bool:
-        """Another's lease that has not changed for its whole duration, by our own clock: clocks of hosts may differ."""
-        duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.terms.duration_seconds)
+        """Whether another's lease has not changed for its duration, by our own clock: clocks of hosts may differ."""
+        duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.settings.duration_seconds)
         return self._unchanged(str(lease["metadata"].get("resourceVersion", ""))) >= duration
 
     def _free(self) -> bool:
-        """There is no lease. One that another held, and that was deleted, still counts: its holder may not know."""
-        return self._seen is None or self._unchanged("") >= self.terms.duration_seconds
+        """Whether a missing lease may be created. A deleted one counts for its duration: its holder may still write."""
+        return self._seen is None or self._unchanged("") >= self.settings.duration_seconds
 
     def _unchanged(self, version: str) -> float:
-        """Seconds for which we have seen this."""
+        """Seconds for which we have seen this resourceVersion."""
         if self._seen is None or self._seen[0] != version:
             self._seen = (version, self.clock())
         return self.clock() - self._seen[1]
@@ -213,10 +215,10 @@ class Leader:
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": old.get("metadata") or {"name": self.terms.name, "namespace": self.terms.namespace},
+            "metadata": old.get("metadata") or {"name": self.settings.name, "namespace": self.settings.namespace},
             "spec": {
                 "holderIdentity": self.identity,
-                "leaseDurationSeconds": max(int(self.terms.duration_seconds), 1),
+                "leaseDurationSeconds": max(int(self.settings.duration_seconds), 1),
                 "acquireTime": acquired or now,
                 "renewTime": now,
                 "leaseTransitions": changes,

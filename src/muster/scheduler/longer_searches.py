@@ -25,10 +25,10 @@ from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.observer import Observer
 
 log = structlog.get_logger()
-MOST_TRIED = 10_000  # questions that are remembered
-MOST_AT_ONCE = 8  # gangs that are looked at after one cycle: others follow after the next
+MOST_TRIED = 10_000  # searches that are remembered
+MOST_AT_ONCE = 8  # gangs that are searched for after one cycle: others follow after the next
 REST_SECONDS = 0.001  # between slices of work: the loop has the interpreter to itself for a moment
-LOOK_SECONDS = 0.2  # while a cycle runs: how soon the end of everything is noticed
+LOOK_SECONDS = 0.2  # while a cycle runs: how often a search checks whether it is cancelled
 
 
 class SearchRequest(Struct, frozen=True, eq=False):
@@ -52,7 +52,7 @@ class LongerSearches:
         self._last = ""  # the gang that was searched for last
         self._no_cycle_runs = threading.Event()
         self._no_cycle_runs.set()
-        self._given_up = threading.Event()
+        self._cancelled = threading.Event()
 
     def offer(self, snapshot: Snapshot, policy: Policy, plan: CyclePlan) -> None:
         """A cycle has ended: searches soon for gangs whose search was cut short."""
@@ -65,7 +65,7 @@ class LongerSearches:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While a cycle runs: it has the interpreter to itself."""
+        """Pauses the search while a cycle runs: the cycle has the interpreter to itself."""
         self._no_cycle_runs.clear()
         try:
             yield
@@ -73,10 +73,10 @@ class LongerSearches:
             self._no_cycle_runs.set()
 
     def forget(self) -> None:
-        """Another replica leads, and searches."""
+        """Cancels the search and drops every hint: another replica leads, and searches."""
         self._latest = None
         self._memory.hints = {}
-        self._given_up.set()
+        self._cancelled.set()
 
     async def run(self) -> None:
         """Searches without end."""
@@ -86,26 +86,26 @@ class LongerSearches:
                 self._woken.clear()
                 request, self._latest = self._latest, None
                 if request is not None:
-                    self._given_up = threading.Event()
+                    self._cancelled = threading.Event()
                     await self._search_each(request)
         finally:
-            self._given_up.set()
+            self._cancelled.set()
 
     async def _search_each(self, request: SearchRequest) -> None:
-        given_up = self._given_up
+        is_cancelled = self._cancelled
         for gang in _next_gangs(request.gangs, self._last):
             work = partial(search_longer, request.snapshot, request.policy, gang, self._steps)
             try:
                 answer = await in_daemon_thread(
-                    "longer search", partial(work, partial(self._rest, given_up), self._tried)
+                    "longer search", partial(work, partial(self._rest, is_cancelled), self._tried)
                 )
             except Cancelled:
                 return
-            except Exception:  # as in a cycle: one gang's failure is no other's
+            except Exception:  # as in a cycle: the failure of one gang does not affect others
                 log.exception("longer search failed", gang=gang)
                 answer = None
             self._last = gang
-            if answer is not None and not given_up.is_set():
+            if answer is not None and not is_cancelled.is_set():
                 self._answered(gang, answer)
 
     def _answered(self, gang: str, answer: LongerAnswer) -> None:
@@ -114,17 +114,17 @@ class LongerSearches:
             self._tried.popitem(last=False)
         outcome = "found" if answer.hint else "infeasible" if answer.is_known else "unknown"
         log.info("longer search", gang=gang, outcome=outcome, steps=answer.steps)
-        self._observer.searched_longer(outcome)
+        self._observer.longer_search_ended(outcome)
         if answer.hint is not None:
             self._memory.hints[gang] = answer.hint
             self._on_hint()
 
-    def _rest(self, given_up: threading.Event) -> bool:
-        """Called by the search between its steps, in its thread: waits for cycles; returns whether to give up."""
+    def _rest(self, is_cancelled: threading.Event) -> bool:
+        """Called by the search between its steps, in its thread: waits for cycles; returns whether to stop."""
         time.sleep(REST_SECONDS)
-        while not given_up.is_set():
+        while not is_cancelled.is_set():
             if self._no_cycle_runs.wait(LOOK_SECONDS):
-                return given_up.is_set()
+                return is_cancelled.is_set()
         return True
 
 

@@ -199,4 +199,4 @@ class Scheduler:
         self.status_writer.forget()
         self.events.forget()
         self.longer.forget()
-        self.observer.stands_by()
+        self.observer.leadership_lost()

@@ -12,62 +12,62 @@ Seconds = Callable[[], float]
 
 
 class Observer(Protocol):
-    """Receives what happens. It must be quick and never fail."""
+    """Its methods are called from the loops: they must be quick and never fail."""
 
     def watch(self, resource: str, lag: Seconds) -> None:
-        """A kind is watched; `lag` is the time since its last event, below zero: there was none."""
+        """A resource is watched; `lag` returns the seconds since its last event, below zero if there was none."""
         return
 
     def watch_restarted(self, resource: str) -> None:
-        """A watch was lost or ended, and another one begins."""
+        """A watch was lost or ended, and a new one starts."""
         return
 
     def leads(self, now: Callable[[], bool]) -> None:
-        """`now` tells at any time whether this replica acts."""
+        """`now` returns at any time whether this replica leads."""
         return
 
-    def stands_by(self) -> None:
-        """Another replica acts: what the last plan found is not ours to tell any more."""
+    def leadership_lost(self) -> None:
+        """Another replica leads: this one does not report the last plan any more."""
         return
 
     def cycle(self, plan: CyclePlan, seconds: float) -> None:
-        """A plan was made in so much time."""
+        """A cycle ended with this plan after this many seconds."""
         return
 
     def cancelled(self) -> None:
-        """A plan was given up before it was made."""
+        """A plan was cancelled."""
         return
 
     def failed(self, error: str) -> None:
         """The work for one gang ended with an error of this type."""
         return
 
-    def searched_longer(self, outcome: str) -> None:
+    def longer_search_ended(self, outcome: str) -> None:
         """A longer search beside the cycles has ended: found, infeasible or unknown."""
         return
 
-    def gave_up_the_lease(self) -> None:
-        """This replica led and got nowhere."""
+    def stepped_down(self) -> None:
+        """This replica released the lease, as it led without progress."""
         return
 
     def decided(self, seconds: float) -> None:
-        """A plan answered the first change that it knows of this long after it."""
+        """A plan took its earliest new change into account this long after it."""
         return
 
     def bound(self, role: Role, seconds: float) -> None:
-        """The API server took a binding."""
+        """The API server accepted a binding."""
         return
 
     def bind_failed(self, reason: str, seconds: float) -> None:
-        """The API server refused a binding, or did not answer."""
+        """The API server rejected a binding, or did not answer."""
         return
 
     def evicted(self, reason: EvictionReason) -> None:
-        """A pod is on its way out."""
+        """The API server accepted an eviction."""
         return
 
     def eviction_failed(self, reason: str) -> None:
-        """A budget or the API server refused an eviction, or the API server did not answer."""
+        """The API server rejected an eviction, for a budget or another reason, or did not answer."""
         return
 
     def nominated(self) -> None:
@@ -75,11 +75,11 @@ class Observer(Protocol):
         return
 
     def conflict(self, resource: str) -> None:
-        """A write was refused because the object had changed meanwhile."""
+        """The API server rejected a write because the object had changed."""
         return
 
     def event_dropped(self, reason: str) -> None:
-        """An Event was not sent, or not taken."""
+        """An Event was not sent, or the API server rejected it."""
         return
 
 

@@ -1,10 +1,10 @@
-"""Whether a leader gets anywhere: cycles that end and writes that are answered are progress, steps are not (X7)."""
+"""Whether a leader makes progress: cycles that end and writes that are answered count, steps do not (X7)."""
 
 from collections.abc import Callable
 
 
 class Progress:
-    """Looked at from time to time; work that shows no result for too long is stuck."""
+    """Polled from time to time: work without a result for too long is stuck."""
 
     def __init__(self, longest_seconds: float, clock: Callable[[], float]) -> None:
         self._longest, self._clock = longest_seconds, clock

@@ -1,6 +1,6 @@
-"""Promises to pods that move, from the plan that makes them until their PodGroups are seen to carry them (P7).
+"""New places of pods that move, from the plan that grants them until the cache shows them on their PodGroups (P7).
 
-They are written as annotations, behind the evictions and without waiting: a cycle that runs before that must know them.
+The status writer stores them as annotations after the evictions, and no cycle waits for it: until then they are here.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ Stored = Callable[[str], PodGroup | None]
 
 
 class UnseenPromises:
-    """Annotations by gang that were decided and are not seen yet."""
+    """Annotations by gang that a plan decided and that the cache does not have yet."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def note(self, snapshot: Snapshot, plan: CyclePlan, now: datetime) -> None:
-        """A plan was made."""
+        """Remember the moves of a new plan."""
         moves: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             if eviction.move_to:
@@ -32,7 +32,7 @@ class UnseenPromises:
                 self._texts[gang.key] = text
 
     def unseen(self, stored: Stored) -> dict[str, str]:
-        """Those that no PodGroup carries yet; what is seen, or whose PodGroup is gone, is forgotten."""
+        """Those that no PodGroup carries yet; forgets those that are stored, or whose PodGroup is gone."""
         for key in list(self._texts):
             group = stored(key)
             text = None if group is None else group.metadata.annotations.get(names.MOVED_TO, "")

@@ -12,7 +12,7 @@ from muster.config.settings import Config
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Call, Fault, Faulty
 from tests.support.live.objects import gpu_node, gpu_pod, group
@@ -124,7 +124,7 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
         return "reset" if call.verb == "event" else "broken" if call.verb in ("watch", "list") else None
 
     cluster = Faulty(there.memory, script)
-    candidate = Candidate(cluster, "me", LeaseTerms(), lambda: there.seconds, there.time.now)
+    candidate = Candidate(cluster, "me", LeaseSettings(), lambda: there.seconds, there.time.now)
     async with there.running(cluster, leadership=candidate) as live:
         await control_plane.compete(candidate, live.scheduler, Progress(60, live.scheduler.clock))
         await live.until(lambda: candidate.able())

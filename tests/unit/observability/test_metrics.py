@@ -104,7 +104,7 @@ def test_a_standby_does_not_report_what_it_found_as_a_leader() -> None:
     metrics.cycle(made, 0.02)
     assert value(metrics, "gangs", verdict="Scheduled")
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core")
-    metrics.stands_by()
+    metrics.leadership_lost()
     assert value(metrics, "gangs", verdict="Scheduled") == 0
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
 

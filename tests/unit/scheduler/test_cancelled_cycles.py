@@ -28,7 +28,7 @@ from muster.scheduler import longer_searches
 from muster.scheduler.apply import pod_api
 from muster.scheduler.cycle_runner import CycleRunner
 from muster.scheduler.daemon_threads import in_daemon_thread
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Faulty
@@ -241,7 +241,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
     """The plan is cancelled, nothing of it is written, and the next leader has the lease within one try."""
     world = World([gpu_node("a")])
     submit(world, "endless")
-    terms = LeaseTerms(namespace="default", renew_seconds=0.01)
+    terms = LeaseSettings(namespace="default", renew_seconds=0.01)
     cluster, metrics = Faulty(world.memory), Metrics()
     leader = Leader(cluster, "me", terms, lambda: world.seconds, world.time.now)
     scheduler = Scheduler(cluster, PATIENT, leader, lambda: world.seconds, world.time.now, metrics)
@@ -254,9 +254,9 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
         for _ in range(60):  # two minutes, and a lease that is renewed meanwhile
             await world.time.advance(2)
             await asyncio.sleep(0.02)
-        assert leader.resting_seconds == 0, "not yet"
+        assert leader.cooldown_seconds_left == 0, "not yet"
         await world.time.advance(4)
-        await live.until(lambda: leader.resting_seconds > 0)
+        await live.until(lambda: leader.cooldown_seconds_left > 0)
         await live.until(lambda: scheduler.began is None)
         assert metrics.registry.get_sample_value("muster_lease_given_up_total") == 1
         other = Leader(cluster, "other", terms, lambda: world.seconds, world.time.now)

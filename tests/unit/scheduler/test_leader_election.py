@@ -14,10 +14,10 @@ from muster.api.resources import LEASES, Resource
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from tests.support.live.faults import Call, Fault, Faulty
 
-TERMS = LeaseTerms(namespace="default")
+TERMS = LeaseSettings(namespace="default")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -159,7 +159,7 @@ async def test_a_leader_that_resigns_needs_no_answer(fault: Fault | None) -> Non
     """A process that is stopped does not wait; the lease runs out by itself."""
     memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, fault)
-    leader = Leader(cluster, "only", LeaseTerms(namespace="default", margin_seconds=0.05), clock, clock.wall)
+    leader = Leader(cluster, "only", LeaseSettings(namespace="default", margin_seconds=0.05), clock, clock.wall)
     await leader.acquire_or_renew()
     cluster.gone = True
     async with asyncio.timeout(5):
@@ -194,7 +194,7 @@ async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
     """`elected` is called once each term; while the API server does not answer it leads no more, and nothing ends."""
     memory, clock, elected = MemoryCluster(), Hands(), []
     cluster = Gone(memory, "broken")
-    terms = LeaseTerms(namespace="default", renew_seconds=0.001)
+    terms = LeaseSettings(namespace="default", renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
     task = asyncio.create_task(leader.run(lambda: elected.append(clock.seconds)))
     async with asyncio.timeout(5):
@@ -218,7 +218,7 @@ async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
     """It is given up while there is time for another one."""
     memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, None)
-    terms = LeaseTerms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
+    terms = LeaseSettings(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
     task = asyncio.create_task(leader.run())
     cluster.gone = True
@@ -280,7 +280,7 @@ async def test_what_keeps_it_from_leading_is_logged_once(monkeypatch: pytest.Mon
         return faults[0] if call.verb == "get" else None
 
     leader = candidate(Faulty(MemoryCluster(), script), "me", Hands())
-    monkeypatch.setattr(leader, "terms", LeaseTerms(namespace="default", renew_seconds=0.0))
+    monkeypatch.setattr(leader, "settings", LeaseSettings(namespace="default", renew_seconds=0.0))
     logged = []
     with capture_logs() as lines:
         for fault in list(faults):
@@ -323,7 +323,7 @@ async def test_a_leader_creates_its_deleted_lease_again_at_once() -> None:
 async def test_a_candidate_that_could_not_lead_does_not_compete() -> None:
     """A replica whose watches are dead knows less than another one; one that leads already keeps the lease."""
     memory, clock, able = MemoryCluster(), Hands(), False
-    terms = LeaseTerms(namespace="default", renew_seconds=0.001)
+    terms = LeaseSettings(namespace="default", renew_seconds=0.001)
     leader = Leader(memory, "me", terms, clock, clock.wall)
     running = asyncio.create_task(leader.run(able=lambda: able))
     await asyncio.sleep(0.02)
@@ -344,7 +344,7 @@ async def test_a_candidate_that_could_not_lead_does_not_compete() -> None:
 async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
     """I9: while settings are changed, replicas with other ones run side by side."""
     memory, clock = MemoryCluster(), Hands()
-    patient = Leader(memory, "patient", LeaseTerms(namespace="default", duration_seconds=60.0), clock, clock.wall)
+    patient = Leader(memory, "patient", LeaseSettings(namespace="default", duration_seconds=60.0), clock, clock.wall)
     hasty = candidate(memory, "hasty", clock)
     await patient.acquire_or_renew()
     await hasty.acquire_or_renew()
@@ -433,7 +433,7 @@ async def test_a_leader_with_writes_in_flight_lets_the_lease_run_out() -> None:
 async def test_a_leader_that_gave_the_lease_up_stands_back_and_competes_again() -> None:
     """Twice the duration: any other replica has it by then; a single one tries again."""
     memory, clock = MemoryCluster(), Hands()
-    quick = Leader(memory, "only", LeaseTerms(namespace="default", renew_seconds=0.001), clock, clock.wall)
+    quick = Leader(memory, "only", LeaseSettings(namespace="default", renew_seconds=0.001), clock, clock.wall)
     stuck, began = [False], [0]
 
     def elected() -> None:
@@ -445,12 +445,12 @@ async def test_a_leader_that_gave_the_lease_up_stands_back_and_competes_again() 
         stuck[0] = True
         await _until(lambda: not quick.leading)
         stuck[0] = False
-        assert quick.resting_seconds == 30
+        assert quick.cooldown_seconds_left == 30
         await asyncio.sleep(0.05)
         assert not quick.leading
         clock.seconds += 31
         await _until(lambda: quick.leading)
-        assert (began[0], quick.term, quick.resting_seconds) == (2, 2, 0)
+        assert (began[0], quick.term, quick.cooldown_seconds_left) == (2, 2, 0)
     finally:
         election.cancel()
         await asyncio.wait([election])

@@ -24,7 +24,7 @@ from muster.planning.decision import Binding
 from muster.scheduler import cycle_trigger
 from muster.scheduler.apply import eviction_backoff, pod_api
 from muster.scheduler.cycle_runner import REPORT_SECONDS
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.observer import Observer
@@ -253,7 +253,7 @@ async def test_a_new_leader_begins_at_once() -> None:
     world = World([gpu_node("a")])
     world.submit(group("g", minMember=2), {"": 2})
     cluster = Faulty(world.memory)
-    leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
+    leader = Leader(cluster, "me", LeaseSettings(namespace="default"), lambda: world.seconds, world.time.now)
     async with observed(world, cluster, PATIENT, None, leader) as live:
         await live.until(lambda: live.scheduler.ready)
         await asyncio.sleep(0.05)
@@ -267,7 +267,7 @@ async def test_a_new_leader_begins_at_once() -> None:
 async def test_a_leader_that_lost_its_lease_stops() -> None:
     world = World([gpu_node("a")])
     cluster = Faulty(world.memory)
-    leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
+    leader = Leader(cluster, "me", LeaseSettings(namespace="default"), lambda: world.seconds, world.time.now)
     await leader.acquire_or_renew()
     async with observed(world, cluster, HASTY, None, leader) as live:
         await live.until(lambda: live.scheduler.cycles > 0)
@@ -505,7 +505,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
     world.create(PRIORITY_CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
     way, late = Faulty(world.memory), Deaf(world.memory)
     first, heir = (
-        Leader(one, f"l{i}", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
+        Leader(one, f"l{i}", LeaseSettings(namespace="default"), lambda: world.seconds, world.time.now)
         for i, one in enumerate((way, late))
     )
     for name, priority in (("x", "high"), ("y", "low")):

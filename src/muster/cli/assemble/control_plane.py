@@ -26,7 +26,7 @@ from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
-from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 
@@ -79,7 +79,7 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
 
 def build_leader(settings: LeaderElection, cluster: Cluster, identity: str) -> Leader:
     """A candidate for the lease of these settings."""
-    terms = LeaseTerms(
+    terms = LeaseSettings(
         name=settings.lease_name,
         namespace=settings.lease_namespace,
         duration_seconds=float(settings.lease_seconds),
@@ -103,7 +103,7 @@ async def compete(leader: Leader, scheduler: Scheduler, progress: Progress) -> N
         return progress.is_stuck(scheduler.began is not None, scheduler.results)
 
     async def abandon() -> bool:
-        scheduler.observer.gave_up_the_lease()
+        scheduler.observer.stepped_down()
         scheduler.cancel_plan()
         await _drain(scheduler)
         return scheduler.applier.write_pool.at_rest

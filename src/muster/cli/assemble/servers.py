@@ -54,7 +54,7 @@ def build_readiness_checks(settings: Observability, scheduler: Scheduler, leader
         for resource, state in scheduler.watched.health.items()
     ]
     if leader is not None:
-        checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.resting_seconds))
+        checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.cooldown_seconds_left))
     return checks
 
 

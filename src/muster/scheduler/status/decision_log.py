@@ -13,12 +13,12 @@ Known = tuple[object, ...]
 
 
 class DecisionLog:
-    """Logs plans. What has not changed is not logged again: a dry run decides the same in every cycle."""
+    """Logs plans. Skips what has not changed: a dry run decides the same in every cycle."""
 
     def __init__(self, dry_run: bool = False) -> None:
         self._log = log.bind(dry_run=True) if dry_run else log
         self._logged: dict[str, Known] = {}  # by gang
-        self._failed: dict[str, tuple[str, str]] = {}  # by gang: what its work ended with in the last plan
+        self._failed: dict[str, tuple[str, str]] = {}  # by gang: the error that ended its work in the last plan
 
     def write(self, plan: CyclePlan) -> None:
         """Logs what was decided, before it is applied."""
@@ -30,18 +30,18 @@ class DecisionLog:
         logged, self._logged = self._logged, {}
         for gang_plan in plan.gangs:
             key = gang_plan.gang.key
-            mine = bound.get(key, []), nominated.get(key, []), evicted.get(key, [])
-            self._logged[key] = stands = (gang_plan.verdict, _reason(gang_plan), *mine)
-            if stands != logged.get(key):
-                self._gang(gang_plan, logged.get(key), *mine)
+            decisions = bound.get(key, []), nominated.get(key, []), evicted.get(key, [])
+            self._logged[key] = current = (gang_plan.verdict, _reason(gang_plan), *decisions)
+            if current != logged.get(key):
+                self._gang(gang_plan, logged.get(key), *decisions)
 
     def _log_failures(self, failures: tuple[Failure, ...]) -> None:
-        """Errors inside, each once for as long as it stays the same."""
-        before, self._failed = self._failed, {one.gang: (one.error, one.message) for one in failures}
-        for one in failures:
-            if before.get(one.gang) != (one.error, one.message):
-                about = {"error": one.error, "what": one.message, "traceback": one.traceback}
-                self._log.error("work for a gang failed", gang=one.gang, **about)
+        """Internal errors, each once for as long as it stays the same."""
+        before, self._failed = self._failed, {failure.gang: (failure.error, failure.message) for failure in failures}
+        for failure in failures:
+            if before.get(failure.gang) != (failure.error, failure.message):
+                about = {"error": failure.error, "what": failure.message, "traceback": failure.traceback}
+                self._log.error("work for a gang failed", gang=failure.gang, **about)
 
     def _gang(
         self,
@@ -54,11 +54,12 @@ class DecisionLog:
         about = self._log.bind(gang=gang_plan.gang.key)
         if bound or nominated or (before or ("Scheduled", ""))[:2] != (gang_plan.verdict, _reason(gang_plan)):
             about.info("decided", **dict(_decided(gang_plan, before, bound, nominated)))
-        for (reason, whom), number in Counter((one.reason, one.preemptor) for one in evicted).items():
-            about.info("evict pods", pods=number, reason=reason, whom=whom)
+        for (reason, preemptor), number in Counter((victim.reason, victim.preemptor) for victim in evicted).items():
+            about.info("evict pods", pods=number, reason=reason, whom=preemptor)
         for what, bindings in (("bind", bound), ("nominate", nominated)):
-            for one in bindings:
-                about.debug(what, pod=one.pod, node=one.node, sub_group=one.sub_group, role=one.role)
+            for binding in bindings:
+                where = {"pod": binding.pod, "node": binding.node, "sub_group": binding.sub_group}
+                about.debug(what, **where, role=binding.role)
         for victim in evicted:
             more = {"move_to": victim.move_to} if victim.move_to else {}
             about.debug("evict", pod=victim.pod, node=victim.node, reason=victim.reason, whom=victim.preemptor, **more)
@@ -72,7 +73,7 @@ def _decided(
         yield "was", before[0]
     if bound:
         yield "bind", len(bound)
-        yield "nodes", len({one.node for one in bound})
+        yield "nodes", len({binding.node for binding in bound})
     if nominated:
         yield "nominate", len(nominated)
     if gang_plan.refusals:
@@ -86,6 +87,6 @@ def _reason(gang_plan: GangPlan) -> str:
 
 def _by_gang(bindings: tuple[Binding, ...]) -> dict[str, list[Binding]]:
     bindings_of: dict[str, list[Binding]] = defaultdict(list)
-    for one in bindings:
-        bindings_of[one.gang].append(one)
+    for binding in bindings:
+        bindings_of[binding.gang].append(binding)
     return bindings_of

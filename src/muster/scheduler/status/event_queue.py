@@ -1,8 +1,8 @@
-"""Events of what was done: every placement, eviction and release, on the pod and on the PodGroups it concerns (E1).
+"""Events about every binding, eviction and release, on the pod and on the PodGroups it concerns (E1).
 
-Rule 1: events cost no pace. They are sent a few at a time, and wait while bindings or evictions are on their way.
-Rule 2: the queue is bounded: where more happens than can be sent, the oldest are dropped and counted. Rule 3: one event
-on a PodGroup for all that happened to it since the last one, however many pods that were.
+Rule 1: events do not slow bindings down. They are sent a few at a time, and wait while bindings or evictions are in
+flight. Rule 2: the queue is bounded: where it is full, the oldest events are dropped and counted. Rule 3: a PodGroup
+gets one event for everything since the last one, however many pods that were.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.status.event_recorder import Recorder, event
+from muster.scheduler.status.event_recorder import EventRecorder, event
 
 log = structlog.get_logger()
 MOST_PODS, MOST_GROUPS = 4096, 1024  # events that wait to be sent
 AT_ONCE = 4  # requests: few, as bindings come first
-ROUNDS = 16  # of so many requests, before bindings are given way to again
-GATHER_SECONDS = 0.1  # so long, what happens to one gang is gathered
-YIELD_SECONDS, LONGEST_YIELD_SECONDS = 0.05, 2.0  # while bindings are on their way; then some events go out anyway
+ROUNDS = 16  # of so many requests, before bindings go first again
+GATHER_SECONDS = 0.1  # how long the events of one gang are collected into one
+YIELD_SECONDS, LONGEST_YIELD_SECONDS = 0.05, 2.0  # while bindings are in flight; then some events are sent anyway
 FULL, NOT_TAKEN = "QueueFull", "NotTaken"  # why events are dropped
 Done = Binding | Eviction
 
 
-class AboutPod(Struct, frozen=True):
-    """One thing that happened to one pod."""
+class PodEvent(Struct, frozen=True):
+    """A binding or an eviction of one pod."""
 
     done: Done
     uid: str
@@ -42,7 +42,7 @@ class AboutPod(Struct, frozen=True):
 
 
 class EventQueue:
-    """Gathers what was done, and tells it behind the writes that did it."""
+    """Collects accepted writes, and sends events about them behind other writes."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class EventQueue:
         seconds: float = 10.0,
     ) -> None:
         self.cluster, self.leadership, self.wall, self.seconds = cluster, leadership, wall, seconds
-        self.pod_group = pod_group  # as it was last seen, by namespace/name
-        self.is_busy = is_busy  # whether bindings or evictions are on their way
+        self.pod_group = pod_group  # from the cache, by namespace/name
+        self.is_busy = is_busy  # whether bindings or evictions are in flight
         self.observer: Observer = observer or NoObserver()
-        self._recorder = Recorder(cluster, clock)
-        self._pods: dict[AboutPod, None] = {}
+        self._recorder = EventRecorder(cluster, clock)
+        self._pods: dict[PodEvent, None] = {}
         self._groups: dict[tuple[str, str, int], list[Done]] = {}  # by PodGroup, reason and term
         self._in_flight = 0
         self._woken = asyncio.Event()
@@ -69,8 +69,8 @@ class EventQueue:
         return len(self._pods) + len(self._groups) + self._in_flight
 
     def add(self, done: Done, uid: str, term: int) -> None:
-        """The API server took a binding or an eviction of the pod with this uid, decided in this term."""
-        self._pods[AboutPod(done, uid, term)] = None
+        """The API server accepted a binding or an eviction of the pod with this uid, decided in this term."""
+        self._pods[PodEvent(done, uid, term)] = None
         for group, reason in event_messages.group_events(done):
             self._groups.setdefault((group, reason, term), []).append(done)
         self._keep_bounded()
@@ -85,7 +85,7 @@ class EventQueue:
             self.observer.event_dropped(FULL)
 
     def forget(self) -> None:
-        """Another replica leads: what is not sent yet is not ours to send."""
+        """Drops what is not sent yet: another replica leads."""
         self._pods.clear()
         self._groups.clear()
 
@@ -103,7 +103,7 @@ class EventQueue:
                         break
 
     async def _yield(self) -> bool:
-        """Lets bindings go first, for a while: a cluster that never rests has events, too. Whether it rests now."""
+        """Waits until no write is in flight, up to a limit: a busy cluster has events, too. Whether none is."""
         for _ in range(int(LONGEST_YIELD_SECONDS / YIELD_SECONDS)):
             if not self.is_busy():
                 return True
@@ -121,7 +121,7 @@ class EventQueue:
             self._in_flight = 0
 
     def _next(self, most: int) -> Iterator[tuple[Raw, bool, int]]:
-        """PodGroups first; each event with whether it counts up one that is there already, and its term."""
+        """The next events, PodGroups first; each with whether it may count up an existing Event, and its term."""
         for _ in range(most):
             if self._groups:
                 key, reason, term = about = next(iter(self._groups))
@@ -129,9 +129,9 @@ class EventQueue:
                 if raw is not None:
                     yield raw, True, term
             elif self._pods:
-                one = next(iter(self._pods))
-                del self._pods[one]
-                yield self._about_pod(one), False, one.term
+                pod_event = next(iter(self._pods))
+                del self._pods[pod_event]
+                yield self._about_pod(pod_event), False, pod_event.term
 
     def _about_group(self, key: str, reason: str, done: list[Done]) -> Raw | None:
         group = self.pod_group(key)
@@ -140,20 +140,20 @@ class EventQueue:
         about, message = POD_GROUPS, event_messages.group_message(key, done)
         return event(about, group.metadata, reason, message, self.wall(), event_messages.is_normal(reason))
 
-    def _about_pod(self, one: AboutPod) -> Raw:
-        meta = ObjectMeta(name=one.done.pod, namespace=one.done.namespace, uid=one.uid)
-        reason = event_messages.reason_of(one.done)
+    def _about_pod(self, pod_event: PodEvent) -> Raw:
+        meta = ObjectMeta(name=pod_event.done.pod, namespace=pod_event.done.namespace, uid=pod_event.uid)
+        reason = event_messages.reason_of(pod_event.done)
         return event(
             PODS,
             meta,
             reason,
-            event_messages.pod_message(one.done),
+            event_messages.pod_message(pod_event.done),
             self.wall(),
             event_messages.is_normal(reason),
         )
 
     async def _send(self, raw: Raw, is_counted: bool, term: int) -> None:
-        """Events are worth one try: what an API server does not take is counted as dropped."""
+        """One attempt: an event that the API server rejects is counted as dropped."""
         if not leads_in(self.leadership, term):
             return
         try:

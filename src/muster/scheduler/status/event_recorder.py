@@ -2,8 +2,8 @@
 
 `event_queue` sends events about bindings and evictions.
 
-Rule 1: the same about the same object is one Event that counts, as with Kubernetes' own recorders; it says what was
-found last. Rule 2: how often that is recorded is not decided here.
+Rule 1: events about one object with one reason are one Event with a count, as with Kubernetes' own recorders; it has
+the latest message. Rule 2: callers decide how often they record.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,42 +28,42 @@ from muster.validation.pods.membership import Stray
 STRAY_PODS = "StrayPods"
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
-KEPT_SECONDS = 3600.0  # for so long, API servers keep an Event that is not updated
+KEPT_SECONDS = 3600.0  # how long API servers keep an Event that is not updated
 Series = tuple[str, str, str, str, str]  # what tells events apart: kind, namespace, name, uid, and the reason
 
 
 class CountedEvent(Struct, frozen=True):
-    """An Event that is there, or was asked for."""
+    """An Event that exists, or whose creation was requested."""
 
     name: str
-    count: int  # 0: it is not known whether it was created
-    at: float  # of a clock that never goes back
+    count: int  # 0: unconfirmed
+    at: float  # by a clock that never goes back
 
 
-class Recorder:
-    """Writes events, and remembers for as long as they are kept how often each was recorded."""
+class EventRecorder:
+    """Writes events, and remembers the count of each for as long as API servers keep it."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self.cluster, self.clock = cluster, clock
         self._recorded: dict[Series, CountedEvent] = {}  # the latest one comes last
 
     async def record(self, event: Raw) -> None:
-        """One more time."""
+        """Count the event up, or create it."""
         series, meta = series_of(event), event["metadata"]
         self._forget()
         recorded = self._recorded.get(series)
-        if recorded is None or not await self._again(recorded, event):
+        if recorded is None or not await self._count_up(recorded, event):
             recorded = CountedEvent(meta["name"], 0, self.clock())
-            self._recorded[series] = recorded  # also where no answer comes: the next try finds it, or not
+            self._recorded[series] = recorded  # before the request: without an answer, the next attempt patches it
             await self.cluster.create(EVENTS, event)
         self._recorded.pop(series, None)
         self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock())
 
-    async def _again(self, recorded: CountedEvent, event: Raw) -> bool:
-        """Whether it is still there to be counted up."""
-        news = {"count": recorded.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+    async def _count_up(self, recorded: CountedEvent, event: Raw) -> bool:
+        """Whether the Event still exists and was counted up."""
+        changes = {"count": recorded.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
         try:
-            await self.cluster.patch(EVENTS, event["metadata"]["namespace"], recorded.name, news)
+            await self.cluster.patch(EVENTS, event["metadata"]["namespace"], recorded.name, changes)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -71,23 +71,23 @@ class Recorder:
         return True
 
     def _forget(self) -> None:
-        """Those that API servers have forgotten as well."""
+        """Drop the counts of Events that API servers have deleted by now."""
         old = self.clock() - KEPT_SECONDS
         while self._recorded and self._recorded[first := next(iter(self._recorded))].at < old:
             del self._recorded[first]
 
 
 def series_of(event: Raw) -> Series:
-    """Events of one series are one Event."""
+    """What identifies an Event: events of one series are counted as one."""
     about = event["involvedObject"]
     return (about["kind"], about["namespace"], about["name"], about["uid"], event["reason"])
 
 
-# words --------------------------------------------------------------------------------------------------------------
+# events -------------------------------------------------------------------------------------------------------------
 
 
 def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
-    """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
+    """Why a gang waits; and its strays that wait, each on its pod and all on the PodGroup (N4)."""
     resource, meta = POD_GROUPS, group.metadata
     for refusal in outcome.plan.refusals:
         if is_worth_an_event(refusal):
@@ -103,7 +103,7 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
 
 
 def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
-    """Something else about a gang."""
+    """An Event on a PodGroup."""
     return event(POD_GROUPS, group.metadata, reason, message, now)
 
 
@@ -140,6 +140,6 @@ def event(
 
 
 def _name(meta: ObjectMeta, reason: str, now: datetime) -> str:
-    """Known before it is sent: an Event whose creation got no answer can be read again."""
-    mark = blake2b(f"{meta.uid}/{reason}/{now.timestamp()}".encode(), digest_size=8).hexdigest()
-    return f"{meta.name[:LONGEST_NAME].rstrip('.-')}.{mark}"
+    """Known before it is sent: an Event whose creation is unconfirmed can be patched later."""
+    suffix = blake2b(f"{meta.uid}/{reason}/{now.timestamp()}".encode(), digest_size=8).hexdigest()
+    return f"{meta.name[:LONGEST_NAME].rstrip('.-')}.{suffix}"

@@ -29,7 +29,7 @@ from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.reporting.outcome import Outcome, outcomes
 from muster.scheduler.status import status_writer
-from muster.scheduler.status.event_recorder import KEPT_SECONDS, Recorder, about_stray
+from muster.scheduler.status.event_recorder import KEPT_SECONDS, EventRecorder, about_stray
 from muster.scheduler.status.status_writer import (
     AGAIN_SECONDS,
     AT_ONCE,
@@ -37,9 +37,9 @@ from muster.scheduler.status.status_writer import (
     SHOWN,
     Address,
     CycleOutcome,
-    Drafts,
     StatusUpdate,
     StatusWriter,
+    UpdateBuilder,
 )
 from muster.validation.pods.membership import Stray
 from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
@@ -475,7 +475,7 @@ async def test_a_gang_with_the_longest_name_has_events() -> None:
 async def test_the_recorder_forgets_events_that_have_expired() -> None:
     """Its memory does not grow with every gang that there ever was."""
     world = World([])
-    recorder = Recorder(world.memory, lambda: world.seconds)
+    recorder = EventRecorder(world.memory, lambda: world.seconds)
     for i in range(100):
         one = gpu_pod(f"p{i}", "")
         lost, _ = decode(one, Pod)
@@ -591,21 +591,21 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
 
 
 def _written(drafted: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
-    return sorted((address, one.kind, repr(one.says)) for address, updates in drafted.items() for one in updates)
+    return sorted((address, one.kind, repr(one.content)) for address, updates in drafted.items() for one in updates)
 
 
 @settings(max_examples=100)
 @given(NEWS)
-def test_drafts_with_memory_equal_drafts_without(history: History) -> None:
+def test_updates_with_memory_equal_updates_without(history: History) -> None:
     """Statuses are stored in between, so that many gangs become silent."""
-    cache, drafts = Cache(), Drafts()
+    cache, builder = Cache(), UpdateBuilder()
     for (struct, raw), word, look in history:
         cache.handle(struct, news_of(raw, word))
         for cycle in range(3 if look else 0):
             snapshot = cache.snapshot(EPOCH)
             news = CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)
-            drafted = drafts.updates(news)
-            assert _written(drafted) == _written(Drafts().updates(news))
+            drafted = builder.updates(news)
+            assert _written(drafted) == _written(UpdateBuilder().updates(news))
             for updates in drafted.values():
                 for one in updates:
                     _store(cache, one)
@@ -626,7 +626,7 @@ def _store(cache: Cache, update: StatusUpdate) -> None:
 
 
 def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, drafts = Cache(), Drafts()
+    cache, builder = Cache(), UpdateBuilder()
     seen: list[int] = []
 
     def counted(*about: Any) -> Mapping[str, Outcome]:
@@ -643,7 +643,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
         cache.handle(struct, ObjectUpdated(raw))
     for cycle in range(4):
         snapshot = cache.snapshot(EPOCH)
-        for updates in drafts.updates(CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)).values():
+        for updates in builder.updates(CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)).values():
             for one in updates:
                 _store(cache, one)
     assert seen[0] == 1
@@ -699,10 +699,10 @@ async def test_an_update_that_is_not_answered_is_given_up() -> None:
         await until(lambda: True in bench.failed)
 
 
-def _draft_and_store(cache: Cache, drafts: Drafts) -> list[str]:
+def _build_and_store(cache: Cache, builder: UpdateBuilder) -> list[str]:
     """The kinds of updates of PodGroups, which are stored."""
     snapshot = cache.snapshot(EPOCH)
-    drafted = drafts.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
+    drafted = builder.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
     updates = [one for some in drafted.values() for one in some if one.resource == POD_GROUPS]
     for one in updates:
         _store(cache, one)
@@ -717,7 +717,7 @@ HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
 
 @pytest.mark.parametrize(("struct", "raw"), HAPPENS.values(), ids=HAPPENS)
 def test_a_gang_without_updates_gets_one_when_it_changes(struct: type[Wire], raw: Raw) -> None:
-    cache, drafts = Cache(), Drafts()
+    cache, builder = Cache(), UpdateBuilder()
     racks: Raw = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}]}}
     where = {"topology": "racks", "requiredTopologyLevel": RACK}
     there: list[tuple[type[Wire], Raw]] = [
@@ -728,7 +728,7 @@ def test_a_gang_without_updates_gets_one_when_it_changes(struct: type[Wire], raw
     ]
     for kind, one in there:
         cache.handle(kind, ObjectUpdated(one))
-    while _draft_and_store(cache, drafts):
+    while _build_and_store(cache, builder):
         pass
     cache.handle(struct, ObjectUpdated(raw))
-    assert _draft_and_store(cache, drafts) == ["status"]
+    assert _build_and_store(cache, builder) == ["status"]
