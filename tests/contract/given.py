@@ -9,17 +9,18 @@ import pytest
 from muster.api.resources import POD_GROUPS, PODS, Resource
 from muster.kube.cluster import Change, Cluster, Raw
 from muster.kube.errors import ApiError
+from tests.support.factories import pod
 
 
 def config_map(namespace: str, name: str, labels: dict[str, str] | None = None, **data: str) -> Raw:
     return {"metadata": {"name": name, "namespace": namespace, "labels": labels or {}}, "data": data}
 
 
-def pod(namespace: str, name: str, labels: dict[str, str] | None = None, **spec: Any) -> Raw:
-    return {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
-        "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}], **spec},
-    }
+def plain_pod(namespace: str, name: str, labels: dict[str, str] | None = None, **spec: Any) -> Raw:
+    """A pod outside any gang; keyword arguments are fields of its spec."""
+    raw = pod(name, gang="", namespace=namespace, image="registry.example/main:1", labels=labels or {})
+    raw["spec"] |= spec
+    return raw
 
 
 def pod_group(namespace: str, name: str, **spec: Any) -> Raw:
@@ -47,7 +48,7 @@ async def next_change(changes: AsyncIterator[Change]) -> Change:
 
 async def running(cluster: Cluster, namespace: str, name: str, labels: dict[str, str]) -> Raw:
     """A pod that is bound, Running and Ready."""
-    made = await cluster.create(PODS, pod(namespace, name, labels))
+    made = await cluster.create(PODS, plain_pod(namespace, name, labels))
     await cluster.bind(namespace, name, made["metadata"]["uid"], "somewhere")
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     return await cluster.patch(PODS, namespace, name, {"status": status}, subresource="status")

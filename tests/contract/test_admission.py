@@ -19,7 +19,7 @@ from muster.api.resources import (
     TOPOLOGIES,
 )
 from muster.kube.cluster import Cluster, Raw
-from tests.contract.given import api_error_of, config_map, kind_of, pod, pod_group
+from tests.contract.given import api_error_of, config_map, kind_of, plain_pod, pod_group
 
 
 async def test_unknown_fields_are_pruned(cluster: Cluster, namespace: str) -> None:
@@ -105,14 +105,14 @@ async def test_invalid_requests_and_limits_are_rejected(
 ) -> None:
     """Requests are at most the limit; devices are whole, and equal to the limit."""
     container = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": limits}}
-    problem = await api_error_of(cluster.create(PODS, pod(namespace, "a", containers=[container])))
+    problem = await api_error_of(cluster.create(PODS, plain_pod(namespace, "a", containers=[container])))
     assert (problem.status, problem.reason) == (422, "Invalid")
     assert problem.details["causes"][0]["field"] == f"spec.containers[0].resources.{at}"
 
 
 async def test_devices_may_be_written_in_milli_units(cluster: Cluster, namespace: str) -> None:
     container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "2000m"}}}
-    assert await cluster.create(PODS, pod(namespace, "a", containers=[container]))
+    assert await cluster.create(PODS, plain_pod(namespace, "a", containers=[container]))
 
 
 @pytest.mark.parametrize(
@@ -127,18 +127,18 @@ async def test_devices_may_be_written_in_milli_units(cluster: Cluster, namespace
     ],
 )
 async def test_invalid_tolerations_and_gates_are_rejected(cluster: Cluster, namespace: str, spec: Any) -> None:
-    problem = await api_error_of(cluster.create(PODS, pod(namespace, "a", **spec)))
+    problem = await api_error_of(cluster.create(PODS, plain_pod(namespace, "a", **spec)))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
 async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace: str, unique: str) -> None:
     await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 5})
-    agreed = await cluster.create(PODS, pod(namespace, "a", priorityClassName=unique, priority=5))
+    agreed = await cluster.create(PODS, plain_pod(namespace, "a", priorityClassName=unique, priority=5))
     assert agreed["spec"]["priority"] == 5
     for spec in ({"priority": 6}, {"preemptionPolicy": "Never"}):
-        problem = await api_error_of(cluster.create(PODS, pod(namespace, "b", priorityClassName=unique, **spec)))
+        problem = await api_error_of(cluster.create(PODS, plain_pod(namespace, "b", priorityClassName=unique, **spec)))
         assert (problem.status, problem.reason) == (403, "Forbidden")
-    assert (await api_error_of(cluster.create(PODS, pod(namespace, "b", priority=1)))).status == 403
+    assert (await api_error_of(cluster.create(PODS, plain_pod(namespace, "b", priority=1)))).status == 403
 
 
 @pytest.mark.parametrize("effect", ["", "Sometimes"])

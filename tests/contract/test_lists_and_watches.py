@@ -2,7 +2,7 @@
 
 from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Change, Cluster
-from tests.contract.given import api_error_of, config_map, next_change, pod, pod_group
+from tests.contract.given import api_error_of, config_map, next_change, plain_pod, pod_group
 
 
 async def test_lists_are_sorted_by_name_and_selected_by_labels_and_fields(cluster: Cluster, namespace: str) -> None:
@@ -25,7 +25,7 @@ async def test_lists_are_sorted_by_name_and_selected_by_labels_and_fields(cluste
 
 async def test_pods_are_selected_by_node_and_phase(cluster: Cluster, namespace: str) -> None:
     for name in ("a", "b"):
-        made = await cluster.create(PODS, pod(namespace, name))
+        made = await cluster.create(PODS, plain_pod(namespace, name))
     await cluster.bind(namespace, "b", made["metadata"]["uid"], "n1")
     for fields, names in (
         ("spec.nodeName=n1", ["b"]),
@@ -105,7 +105,7 @@ async def test_an_object_that_begins_to_match_is_added_and_one_that_ceases_to_is
 
 async def test_a_bound_pod_is_deleted_from_a_watch_of_unbound_pods(cluster: Cluster, namespace: str) -> None:
     start = (await cluster.list(PODS, namespace)).resource_version
-    made = await cluster.create(PODS, pod(namespace, "a"))
+    made = await cluster.create(PODS, plain_pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1")
     async with cluster.watch(PODS, start, namespace, fields="spec.nodeName=") as changes:
         seen: list[Change] = [await next_change(changes) for _ in range(2)]
@@ -114,7 +114,7 @@ async def test_a_bound_pod_is_deleted_from_a_watch_of_unbound_pods(cluster: Clus
 
 async def test_resource_versions_increase_over_all_kinds(cluster: Cluster, namespace: str) -> None:
     first = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
-    second = await cluster.create(PODS, pod(namespace, "a"))
+    second = await cluster.create(PODS, plain_pod(namespace, "a"))
     third = await cluster.create(POD_GROUPS, pod_group(namespace, "a"))
     versions = [int(raw["metadata"]["resourceVersion"]) for raw in (first, second, third)]
     assert versions == sorted(set(versions))

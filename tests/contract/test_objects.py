@@ -2,7 +2,7 @@
 
 from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster
-from tests.contract.given import api_error_of, config_map, pod, pod_group
+from tests.contract.given import api_error_of, config_map, plain_pod, pod_group
 
 
 async def test_a_created_object_has_uid_version_and_creation_time(cluster: Cluster, namespace: str) -> None:
@@ -153,7 +153,7 @@ async def test_callers_own_the_objects_that_they_get(cluster: Cluster, namespace
 
 
 async def test_the_spec_of_a_pod_is_immutable(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.create(PODS, plain_pod(namespace, "a"))
     problem = await api_error_of(cluster.patch(PODS, namespace, "a", {"spec": {"schedulerName": "other"}}))
     assert (problem.status, problem.reason) == (422, "Invalid")
     image = {"spec": {"containers": [{"name": "main", "image": "registry.example/main:2"}]}}
@@ -163,7 +163,7 @@ async def test_the_spec_of_a_pod_is_immutable(cluster: Cluster, namespace: str) 
 
 
 async def test_scheduling_gates_can_only_be_removed(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(PODS, pod(namespace, "a", schedulingGates=[{"name": "example.com/one"}]))
+    await cluster.create(PODS, plain_pod(namespace, "a", schedulingGates=[{"name": "example.com/one"}]))
     more = {"spec": {"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]}}
     assert (await api_error_of(cluster.patch(PODS, namespace, "a", more))).status == 422
     opened = await cluster.patch(PODS, namespace, "a", {"spec": {"schedulingGates": None}})

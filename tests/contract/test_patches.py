@@ -4,7 +4,7 @@ from typing import Any
 
 from muster.api.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster, Raw
-from tests.contract.given import api_error_of, config_map, pod, pod_group
+from tests.contract.given import api_error_of, config_map, plain_pod, pod_group
 
 
 async def test_merge_patches_set_and_delete(cluster: Cluster, namespace: str) -> None:
@@ -25,7 +25,7 @@ async def test_json_patches_apply_all_operations_or_none(cluster: Cluster, names
 
 
 async def test_strategic_patches_merge_lists_by_key(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.create(PODS, plain_pod(namespace, "a"))
     conditions = [{"type": "one", "status": "True"}, {"type": "two", "status": "True"}]
     kind: Any = "application/strategic-merge-patch+json"
     await cluster.patch(PODS, namespace, "a", {"status": {"conditions": conditions}}, kind, "status")

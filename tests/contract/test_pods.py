@@ -2,14 +2,14 @@
 
 from muster.api.resources import BUDGETS, PODS, PRIORITY_CLASSES
 from muster.kube.cluster import Cluster, Raw
-from tests.contract.given import api_error_of, pod, running
+from tests.contract.given import api_error_of, plain_pod, running
 
 OTHER = "00000000-0000-0000-0000-000000000000"
 
 
 async def test_a_binding_sets_the_node_of_a_pod(cluster: Cluster, namespace: str) -> None:
     """The node need not exist: an API server does not check it."""
-    made = await cluster.create(PODS, pod(namespace, "a"))
+    made = await cluster.create(PODS, plain_pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "nowhere")
     bound = await cluster.get(PODS, namespace, "a")
     assert bound["spec"]["nodeName"] == "nowhere"
@@ -18,7 +18,7 @@ async def test_a_binding_sets_the_node_of_a_pod(cluster: Cluster, namespace: str
 
 
 async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
-    made = await cluster.create(PODS, pod(namespace, "a"))
+    made = await cluster.create(PODS, plain_pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1")
     for node in ("n1", "n2"):
         problem = await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], node))
@@ -27,19 +27,19 @@ async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
 
 
 async def test_a_binding_has_the_uid_as_precondition(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.create(PODS, plain_pod(namespace, "a"))
     problem = await api_error_of(cluster.bind(namespace, "a", OTHER, "n1"))
     assert (problem.status, problem.reason) == (409, "Conflict")
     assert not (await cluster.get(PODS, namespace, "a"))["spec"].get("nodeName")
 
 
 async def test_a_gated_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
-    made = await cluster.create(PODS, pod(namespace, "a", schedulingGates=[{"name": "example.com/wait"}]))
+    made = await cluster.create(PODS, plain_pod(namespace, "a", schedulingGates=[{"name": "example.com/wait"}]))
     assert (await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
 
 
 async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
-    raw = pod(namespace, "a")
+    raw = plain_pod(namespace, "a")
     raw["metadata"]["finalizers"] = ["example.com/hold"]
     made = await cluster.create(PODS, raw)
     await cluster.delete(PODS, namespace, "a")
@@ -48,7 +48,7 @@ async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) 
 
 
 async def test_an_unbound_pod_is_deleted_at_once(cluster: Cluster, namespace: str) -> None:
-    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.create(PODS, plain_pod(namespace, "a"))
     await cluster.delete(PODS, namespace, "a")
     assert (await api_error_of(cluster.get(PODS, namespace, "a"))).status == 404
 
@@ -66,7 +66,7 @@ async def test_a_bound_pod_terminates_with_a_grace_period(cluster: Cluster, name
 
 
 async def test_a_new_pod_is_pending_and_has_defaults(cluster: Cluster, namespace: str) -> None:
-    made = await cluster.create(PODS, {**pod(namespace, "a"), "status": {"phase": "Running"}})
+    made = await cluster.create(PODS, {**plain_pod(namespace, "a"), "status": {"phase": "Running"}})
     assert made["status"]["phase"] == "Pending"
     assert made["spec"]["schedulerName"] == "default-scheduler"
     assert made["spec"]["terminationGracePeriodSeconds"] == 30
@@ -75,9 +75,9 @@ async def test_a_new_pod_is_pending_and_has_defaults(cluster: Cluster, namespace
 
 async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace: str, unique: str) -> None:
     await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 77})
-    made = await cluster.create(PODS, pod(namespace, "a", priorityClassName=unique))
+    made = await cluster.create(PODS, plain_pod(namespace, "a", priorityClassName=unique))
     assert made["spec"]["priority"] == 77
-    problem = await api_error_of(cluster.create(PODS, pod(namespace, "b", priorityClassName=f"{unique}-none")))
+    problem = await api_error_of(cluster.create(PODS, plain_pod(namespace, "b", priorityClassName=f"{unique}-none")))
     assert (problem.status, problem.reason) == (403, "Forbidden")
 
 
@@ -120,7 +120,7 @@ async def test_a_budget_allows_as_many_evictions_as_its_status_says(cluster: Clu
 
 
 async def test_budgets_do_not_apply_to_pending_pods(cluster: Cluster, namespace: str) -> None:
-    made = await cluster.create(PODS, pod(namespace, "a", {"app": "a"}))
+    made = await cluster.create(PODS, plain_pod(namespace, "a", {"app": "a"}))
     await _budget(cluster, namespace, least=1, healthy=1)
     await cluster.evict(namespace, "a", made["metadata"]["uid"])
     assert (await api_error_of(cluster.get(PODS, namespace, "a"))).status == 404

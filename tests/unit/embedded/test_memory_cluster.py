@@ -26,7 +26,7 @@ from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.memory_cluster import MemoryCluster, changes
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from tests.contract.given import config_map, kind_of, pod, pod_group
+from tests.contract.given import config_map, kind_of, plain_pod, pod_group
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,7 +63,7 @@ def _error_of(call: Any, *args: Any, **options: Any) -> ApiError:
 
 
 def _ready(store: ClusterStore, name: str, labels: dict[str, str] | None = None) -> None:
-    store.create(PODS, pod("default", name, labels))
+    store.create(PODS, plain_pod("default", name, labels))
     store.bind("default", name, "", "n1")
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     store.patch(PODS, "default", name, {"status": status}, subresource="status")
@@ -132,7 +132,7 @@ def test_a_namespace_is_deleted_with_its_objects(store: ClusterStore) -> None:
 
 def test_a_terminating_namespace_rejects_new_objects(store: ClusterStore) -> None:
     store.create(NAMESPACES, {"metadata": {"name": "n"}})
-    store.create(PODS, pod("n", "a"))
+    store.create(PODS, plain_pod("n", "a"))
     store.bind("n", "a", "", "n1")
     assert store.delete(NAMESPACES, "", "n")["status"]["phase"] == "Terminating"
     problem = _error_of(store.create, CONFIG_MAPS, config_map("n", "late"))
@@ -240,7 +240,7 @@ async def test_bookmarks_carry_the_latest_version_of_an_idle_watch() -> None:
     cluster = MemoryCluster(bookmark_seconds=0.01)
     start = cluster.store.version
     async with cluster.watch(CONFIG_MAPS, start) as seen:
-        cluster.store.create(PODS, pod("default", "a"))
+        cluster.store.create(PODS, plain_pod("default", "a"))
         mark = await anext(seen)
     assert mark.type == "BOOKMARK"
     assert mark.resource_version == cluster.store.version
@@ -263,7 +263,7 @@ async def test_a_change_wakes_a_watch_and_closing_ends_it() -> None:
 
 
 def test_binding_and_eviction_cannot_be_patched(store: ClusterStore) -> None:
-    store.create(PODS, pod("default", "a"))
+    store.create(PODS, plain_pod("default", "a"))
     for name in ("binding", "eviction", "nonsense"):
         assert _error_of(store.patch, PODS, "default", "a", {"spec": None}, subresource=name).status == 405
 
@@ -273,7 +273,7 @@ def test_binding_and_eviction_cannot_be_patched(store: ClusterStore) -> None:
 
 def test_a_dry_run_changes_nothing(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "a", x="1"))
-    store.create(PODS, pod("default", "p"))
+    store.create(PODS, plain_pod("default", "p"))
     version = store.version
     assert store.create(CONFIG_MAPS, config_map("default", "b"), dry_run=True)["metadata"]["name"] == "b"
     assert store.replace(CONFIG_MAPS, config_map("default", "a", x="2"), dry_run=True)["data"] == {"x": "2"}
@@ -420,8 +420,8 @@ def test_nodes_are_created_with_their_status(store: ClusterStore) -> None:
 
 def test_a_pod_can_be_replaced_by_its_own_manifest(store: ClusterStore) -> None:
     """Defaults are applied again, so fields that the manifest leaves out are no change."""
-    made = store.create(PODS, pod("default", "a"))
-    again = store.replace(PODS, pod("default", "a", labels={"x": "y"}))
+    made = store.create(PODS, plain_pod("default", "a"))
+    again = store.replace(PODS, plain_pod("default", "a", labels={"x": "y"}))
     assert again["spec"] == made["spec"]
     assert again["metadata"]["labels"] == {"x": "y"}
 

@@ -16,6 +16,7 @@ from muster.kube.cluster import Raw
 from muster.kube.manifest_files import MOST_MIB
 from muster.simulator import datacenter
 from muster.simulator.initial_objects import built_in_objects, create_cluster, notes
+from tests.support.factories import pod
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DOMAINS_BY_LEVEL = {"zone": 2, "rack": 4}
@@ -31,9 +32,11 @@ def obj(kind: str, name: str, api_version: str = "v1", namespace: str = "", **fi
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, **fields}
 
 
-def pod(name: str, node: str = "", **fields: Any) -> Raw:
-    spec = {"containers": [{"name": "main", "image": "x"}], **({"nodeName": node} if node else {})}
-    return obj("Pod", name, spec=spec | fields.pop("spec", {}), **fields)
+def stated_pod(name: str, node: str = "", namespace: str = "", **fields: Raw) -> Raw:
+    """A pod outside any gang; keyword arguments are merged into its metadata and spec, or are its status."""
+    raw = pod(name, gang="", namespace=namespace, on=node, image="x")
+    del raw["status"]  # a stated status is kept, even an empty one
+    return raw | {field: raw.get(field, {}) | value for field, value in fields.items()}
 
 
 def names(store: ClusterStore, resource: Resource) -> list[str]:
@@ -78,7 +81,7 @@ def test_without_built_in_nodes_files_have_the_only_topology() -> None:
 
 def test_the_order_of_files_does_not_matter() -> None:
     """A pod needs its namespace, its PriorityClass, and the kind of its owner."""
-    first, second = pod("a", namespace="team", spec={"priorityClassName": "high"}), obj("Namespace", "team")
+    first, second = stated_pod("a", namespace="team", spec={"priorityClassName": "high"}), obj("Namespace", "team")
     high = obj("PriorityClass", "high", "scheduling.k8s.io/v1", value=7)
     initial = create_cluster(documents([first, second, high]))
     assert initial.store.get(PODS, "team", "a")["spec"]["priority"] == 7
@@ -95,19 +98,23 @@ def test_a_captured_object_keeps_uid_and_creation_time() -> None:
         "managedFields": [{"manager": "kubectl"}],
         "selfLink": "/here",
     }
-    store = create_cluster(documents([pod("a", metadata=metadata), pod("b", metadata=metadata), pod("c")])).store
+    store = create_cluster(
+        documents([stated_pod("a", metadata=metadata), stated_pod("b", metadata=metadata), stated_pod("c")])
+    ).store
     a, b, c = (store.get(PODS, "default", name)["metadata"] for name in "abc")
     assert (a["uid"], a["creationTimestamp"]) == (metadata["uid"], metadata["creationTimestamp"])
     assert "managedFields" not in a
     assert b["uid"] != a["uid"], "uids are unique"
     assert c["creationTimestamp"][:4] >= "2026"
-    store.create(PODS, pod("later"))
+    store.create(PODS, stated_pod("later"))
     assert store.get(PODS, "default", "later")["metadata"]["creationTimestamp"] >= c["creationTimestamp"]
 
 
 def test_a_captured_pod_keeps_its_status() -> None:
     status = {"phase": "Running", "startTime": "2026-01-02T03:04:05Z", "podIP": "10.0.0.7"}
-    store = create_cluster(documents([obj("Node", "n"), pod("a", "n", status=status), pod("b", "n")])).store
+    store = create_cluster(
+        documents([obj("Node", "n"), stated_pod("a", "n", status=status), stated_pod("b", "n")])
+    ).store
     assert store.get(PODS, "default", "a")["status"] == status
     assert store.get(PODS, "default", "b")["status"]["phase"] == "Pending"
 
@@ -115,7 +122,7 @@ def test_a_captured_pod_keeps_its_status() -> None:
 def test_a_captured_terminating_pod_keeps_its_deadline() -> None:
     deadline = (datetime.now(UTC) + timedelta(seconds=20)).strftime("%Y-%m-%dT%H:%M:%SZ")
     terminating = {"deletionTimestamp": deadline, "deletionGracePeriodSeconds": 30}
-    store = create_cluster(documents([obj("Node", "n"), pod("a", "n", metadata=terminating)])).store
+    store = create_cluster(documents([obj("Node", "n"), stated_pod("a", "n", metadata=terminating)])).store
     metadata = store.get(PODS, "default", "a")["metadata"]
     assert (metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"]) == (deadline, 30)
 
@@ -150,15 +157,15 @@ def test_a_file_may_define_the_kind_of_its_objects() -> None:
 
 
 def test_pods_on_missing_nodes_are_noted() -> None:
-    initial = create_cluster(documents([pod("a", "nowhere")]))
+    initial = create_cluster(documents([stated_pod("a", "nowhere")]))
     assert any("nowhere" in text for text in notes(initial))
 
 
 @pytest.mark.parametrize(
     ("invalid", "message", "hint"),
     [
-        (pod("a", spec={"containers": []}), "some.yaml, document 2: pod `default/a` is rejected", "correct it"),
-        (pod("a", spec={"priorityClassName": "high"}), "no PriorityClass", "add a file that has it"),
+        (stated_pod("a", spec={"containers": []}), "some.yaml, document 2: pod `default/a` is rejected", "correct it"),
+        (stated_pod("a", spec={"priorityClassName": "high"}), "no PriorityClass", "add a file that has it"),
         (
             obj("PodGroup", "g", "scheduling.run.ai/v2alpha2", spec={"minMember": -1}),
             "some.yaml, document 2: podgroup `default/g` is rejected",

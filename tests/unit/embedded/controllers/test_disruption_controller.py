@@ -8,7 +8,7 @@ from muster.embedded.cluster_store import ClusterStore
 from muster.kube.cluster import Raw
 from muster.model.snapshot import take
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets
-from tests.contract.given import pod
+from tests.contract.given import plain_pod
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -35,7 +35,7 @@ def test_the_controller_and_the_planner_allow_the_same_disruptions(running: int,
     store = ClusterStore()
     budget = store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": selector, **limit}})
     for i in range(running):
-        raw = pod("default", f"p{i}")
+        raw = plain_pod("default", f"p{i}")
         raw["metadata"]["labels"] = {"app": "ab"[i % 2]}
         store.create(PODS, raw)
         store.bind("default", f"p{i}", "", "n")

@@ -15,7 +15,7 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.errors import ApiError
-from tests.contract.given import pod
+from tests.contract.given import plain_pod
 
 
 class Scene:
@@ -26,7 +26,7 @@ class Scene:
         self.kubelets = Kubelets(self.cluster, self.clock, KubeletTimings(start_seconds=2))
 
     def bound(self, name: str, **annotations: str) -> None:
-        raw = pod("default", name)
+        raw = plain_pod("default", name)
         raw["metadata"]["annotations"] = {key.replace("_", "-"): value for key, value in annotations.items()}
         self.store.create(PODS, raw)
         self.store.bind("default", name, "", "n1")
@@ -75,7 +75,7 @@ async def test_a_bound_pod_runs_after_the_start_time(scene: Scene) -> None:
 
 
 async def test_an_unbound_pod_stays_pending(scene: Scene) -> None:
-    scene.store.create(PODS, pod("default", "a"))
+    scene.store.create(PODS, plain_pod("default", "a"))
     await scene.clock.advance(100)
     assert scene.phase("a") == "Pending"
 
@@ -224,7 +224,7 @@ async def test_pods_of_a_deleted_node_are_removed(scene: Scene) -> None:
 async def test_a_pod_bound_to_a_missing_node_is_removed_after_a_delay(scene: Scene) -> None:
     """Not at once: the event of a node may arrive after those of its pods."""
     for name, node in (("a", "nowhere"), ("b", "late")):
-        scene.store.create(PODS, pod("default", name))
+        scene.store.create(PODS, plain_pod("default", name))
         scene.store.bind("default", name, "", node)
     await settled()
     assert scene.phase("a") == "Pending"
@@ -265,8 +265,8 @@ async def test_pods_of_a_terminating_namespace_are_not_recreated(scene: Scene) -
     """The controller goes on with other namespaces."""
     owner = asyncio.create_task(ReplicaController(scene.cluster, ["team", "default"]).run())
     scene.store.create(NAMESPACES, {"metadata": {"name": "team"}})
-    scene.store.create(PODS, pod("team", "a"))
-    scene.store.create(PODS, pod("default", "b"))
+    scene.store.create(PODS, plain_pod("team", "a"))
+    scene.store.create(PODS, plain_pod("default", "b"))
     await settled()
     scene.store.delete(NAMESPACES, "", "team")
     await settled()

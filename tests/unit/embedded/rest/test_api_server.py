@@ -25,6 +25,7 @@ from muster.embedded.server import serve
 from muster.embedded.store.kinds import BUILT_IN
 from muster.errors import InputError
 from tests.e2e.asgi import ask
+from tests.support.factories import pod
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PODS = "/api/v1/namespaces/default/pods"
@@ -38,13 +39,11 @@ PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
 
-def pod(name: str, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [{"name": "main", "image": "x"}]},
-    }
+def plain_pod(name: str, **metadata: Any) -> dict[str, Any]:
+    """A pod outside any gang, in the namespace of the request; keyword arguments are fields of its metadata."""
+    raw = pod(name, gang="", namespace="", image="x")
+    raw["metadata"] |= metadata
+    return raw
 
 
 def podgroup(name: str, **spec: Any) -> dict[str, Any]:
@@ -97,11 +96,11 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("PUT", PODS, b"{}", {}, 405, "MethodNotAllowed"),
     ("HEAD", PODS, b"", {}, 405, "MethodNotAllowed"),
     ("BREW", PODS, b"", {}, 405, "MethodNotAllowed"),
-    ("POST", "/api/v1/pods", pod("a"), {}, 405, "MethodNotAllowed"),
+    ("POST", "/api/v1/pods", plain_pod("a"), {}, 405, "MethodNotAllowed"),
     ("DELETE", "/api/v1/pods", b"", {}, 405, "MethodNotAllowed"),
     ("DELETE", "/apis/scheduling.run.ai/v2alpha2/podgroups", b"", {}, 405, "MethodNotAllowed"),
     ("DELETE", "/api/v1/namespaces", b"", {}, 405, "MethodNotAllowed"),
-    ("POST", f"{PODS}/a", pod("a"), {}, 405, "MethodNotAllowed"),
+    ("POST", f"{PODS}/a", plain_pod("a"), {}, 405, "MethodNotAllowed"),
     ("GET", f"{PODS}/a/eviction", b"", {}, 405, "MethodNotAllowed"),
     ("POST", "/version", b"", {}, 405, "MethodNotAllowed"),
     ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", b"", {}, 405, "MethodNotAllowed"),
@@ -126,10 +125,10 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("POST", PODS, b'{"a": 1} {"b": 2}', {}, 400, "BadRequest"),
     ("POST", PODS, DEEP, {}, 400, "BadRequest"),
     ("POST", PODS, {"kind": "Node"}, {}, 400, "BadRequest"),
-    ("POST", PODS, {**pod("a"), "apiVersion": "v2"}, {}, 400, "BadRequest"),
-    ("POST", PODS, {**pod("a"), "metadata": []}, {}, 400, "BadRequest"),
-    ("POST", PODS, pod("a", namespace="other"), {}, 400, "BadRequest"),
-    ("PUT", f"{PODS}/a", pod("b"), {}, 400, "BadRequest"),
+    ("POST", PODS, {**plain_pod("a"), "apiVersion": "v2"}, {}, 400, "BadRequest"),
+    ("POST", PODS, {**plain_pod("a"), "metadata": []}, {}, 400, "BadRequest"),
+    ("POST", PODS, plain_pod("a", namespace="other"), {}, 400, "BadRequest"),
+    ("PUT", f"{PODS}/a", plain_pod("b"), {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a", {"kind": "Pod"}, {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a", {"preconditions": 5}, {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a", {"propagationPolicy": "Sideways"}, {}, 422, "Invalid"),
@@ -155,11 +154,11 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("GET", f"{PODS}?labelSelector=a%3D%3D%3Db", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?fieldSelector=spec.colour%3Dred", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?includeObject=Half", b"", TABLE, 400, "BadRequest"),
-    ("PATCH", f"{PODS}/a", pod("a"), APPLY, 422, "Invalid"),
+    ("PATCH", f"{PODS}/a", plain_pod("a"), APPLY, 422, "Invalid"),
     ("PATCH", f"{PODS}/a?force=true", {}, MERGE, 422, "Invalid"),
     ("PATCH", f"{PODS}/a", {}, MERGE, 404, "NotFound"),
-    ("POST", f"{PODS}?fieldValidation=Maybe", pod("a"), {}, 422, "Invalid"),
-    ("POST", f"{PODS}?fieldManager={'m' * 129}", pod("a"), {}, 422, "Invalid"),
+    ("POST", f"{PODS}?fieldValidation=Maybe", plain_pod("a"), {}, 422, "Invalid"),
+    ("POST", f"{PODS}?fieldManager={'m' * 129}", plain_pod("a"), {}, 422, "Invalid"),
     ("POST", f"{PODS}/a/binding", {"metadata": {"name": "a"}}, {}, 422, "Invalid"),
     ("POST", f"{PODS}/a/binding", {"kind": "Pod"}, {}, 400, "BadRequest"),
     ("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}}, {}, 404, "NotFound"),
@@ -230,7 +229,7 @@ def test_secrets_are_not_in_representations() -> None:
 
 async def test_an_object_is_created_read_updated_and_deleted(app: ASGIApp) -> None:
     """201, 200, 200, 200, 404: the status codes of Kubernetes."""
-    created = await ask(app, "POST", PODS, pod("a"))
+    created = await ask(app, "POST", PODS, plain_pod("a"))
     assert (created.status, created.json["metadata"]["namespace"]) == (201, "default")
     raw = (await ask(app, "GET", f"{PODS}/a")).json
     raw["metadata"]["labels"] = {"x": "1"}
@@ -238,7 +237,7 @@ async def test_an_object_is_created_read_updated_and_deleted(app: ASGIApp) -> No
     assert (await ask(app, "PUT", f"{PODS}/a", raw)).json["reason"] == "Conflict"
     patched = await ask(app, "PATCH", f"{PODS}/a", {"metadata": {"labels": {"y": "2"}}}, MERGE)
     assert patched.json["metadata"]["labels"] == {"x": "1", "y": "2"}
-    assert (await ask(app, "POST", PODS, pod("a"))).json["reason"] == "AlreadyExists"
+    assert (await ask(app, "POST", PODS, plain_pod("a"))).json["reason"] == "AlreadyExists"
     gone = await ask(app, "DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
     assert (gone.status, gone.json["status"], gone.json["details"]["uid"]) == (200, "Success", raw["metadata"]["uid"])
     assert (await ask(app, "GET", f"{PODS}/a")).status == 404
@@ -266,9 +265,9 @@ async def test_apply_creates_with_201_and_changes_with_200(app: ASGIApp) -> None
 
 async def test_a_dry_run_stores_nothing(app: ASGIApp) -> None:
     """The response is that of the real request."""
-    assert (await ask(app, "POST", f"{PODS}?dryRun=All", pod("a"))).status == 201
+    assert (await ask(app, "POST", f"{PODS}?dryRun=All", plain_pod("a"))).status == 201
     assert (await ask(app, "GET", f"{PODS}/a")).status == 404
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     assert (await ask(app, "DELETE", f"{PODS}/a", {"dryRun": ["All"]})).status == 200
     assert (await ask(app, "GET", f"{PODS}/a")).status == 200
 
@@ -303,7 +302,7 @@ async def test_unknown_fields_are_warnings_unless_ignored(
 async def test_a_collection_is_deleted_in_one_request(app: ASGIApp) -> None:
     """The objects that the selector matches."""
     for name in "abc":
-        await ask(app, "POST", PODS, pod(name, labels={"keep": "yes" if name == "b" else "no"}))
+        await ask(app, "POST", PODS, plain_pod(name, labels={"keep": "yes" if name == "b" else "no"}))
     gone = await ask(app, "DELETE", f"{PODS}?labelSelector=keep%3Dno", {"gracePeriodSeconds": 0})
     assert [item["metadata"]["name"] for item in gone.json["items"]] == ["a", "c"]
     left = await ask(app, "GET", PODS)
@@ -313,7 +312,7 @@ async def test_a_collection_is_deleted_in_one_request(app: ASGIApp) -> None:
 async def test_a_page_has_the_remaining_item_count(app: ASGIApp) -> None:
     """Only without selectors, as in Kubernetes; a negative limit is no limit."""
     for name in "abc":
-        await ask(app, "POST", PODS, pod(name))
+        await ask(app, "POST", PODS, plain_pod(name))
     first = (await ask(app, "GET", f"{PODS}?limit=1")).json["metadata"]
     assert first["remainingItemCount"] == 2
     assert "remainingItemCount" not in (await ask(app, "GET", f"{PODS}?limit=1&labelSelector=!x")).json["metadata"]
@@ -324,9 +323,9 @@ async def test_a_page_has_the_remaining_item_count(app: ASGIApp) -> None:
 
 async def test_a_list_can_be_at_an_earlier_version(app: ASGIApp) -> None:
     """`Exact`: at this version; otherwise not older than it."""
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
-    await ask(app, "POST", PODS, pod("b"))
+    await ask(app, "POST", PODS, plain_pod("b"))
     exact = (await ask(app, "GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).json
     assert [item["metadata"]["name"] for item in exact["items"]] == ["a"]
     assert exact["metadata"]["resourceVersion"] == version
@@ -336,7 +335,7 @@ async def test_a_list_can_be_at_an_earlier_version(app: ASGIApp) -> None:
 async def test_pages_continue_by_token(app: ASGIApp) -> None:
     """kubectl requests 500 items at a time."""
     for name in "abc":
-        await ask(app, "POST", PODS, pod(name))
+        await ask(app, "POST", PODS, plain_pod(name))
     first = (await ask(app, "GET", f"{PODS}?limit=2")).json
     assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
     second = (await ask(app, "GET", f"{PODS}?limit=2&continue={first['metadata']['continue']}")).json
@@ -348,7 +347,7 @@ async def test_pods_are_bound_and_evicted(app: ASGIApp) -> None:
     """The two subresources that a scheduler writes."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     await ask(app, "POST", NODES, node)
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
     bound = await ask(app, "POST", f"{PODS}/a/binding", binding)
     assert (bound.status, bound.json["status"]) == (201, "Success")
@@ -371,7 +370,7 @@ def grid(shown: Any, wide: bool = False) -> list[list[Any]]:
 
 async def test_the_table_of_pods_shows_their_state(server: ServerFixture) -> None:
     """READY, STATUS, RESTARTS, AGE; the node with -o wide."""
-    await ask(server.app, "POST", PODS, pod("a"))
+    await ask(server.app, "POST", PODS, plain_pod("a"))
     status = {
         "phase": "Running",
         "podIP": "10.0.0.1",
@@ -426,7 +425,7 @@ async def test_malformed_objects_do_not_break_a_table(app: ASGIApp) -> None:
 
 async def test_partial_object_metadata_is_served(app: ASGIApp) -> None:
     """Garbage collectors and caches request it."""
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     one = (await ask(app, "GET", f"{PODS}/a", headers=PARTIAL)).json
     many = (await ask(app, "GET", PODS, headers=PARTIAL_LIST)).json
     assert sorted(one) == ["apiVersion", "kind", "metadata"]
@@ -438,7 +437,7 @@ async def test_partial_object_metadata_is_served(app: ASGIApp) -> None:
 
 async def test_a_watch_sends_existing_objects_and_ends_at_its_timeout(app: ASGIApp) -> None:
     """The stream ends in order after `timeoutSeconds`."""
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     reply = await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1")
     assert [(line["type"], line["object"]["metadata"]["name"]) for line in reply.lines] == [("ADDED", "a")]
 
@@ -450,8 +449,8 @@ async def test_a_watch_continues_from_a_version(app: ASGIApp) -> None:
         ask(app, "GET", f"{PODS}?watch=true&resourceVersion={version}&labelSelector=x&timeoutSeconds=1")
     )
     await asyncio.sleep(0.05)
-    await ask(app, "POST", PODS, pod("unseen"))
-    await ask(app, "POST", PODS, pod("a", labels={"x": "1"}))
+    await ask(app, "POST", PODS, plain_pod("unseen"))
+    await ask(app, "POST", PODS, plain_pod("a", labels={"x": "1"}))
     await ask(app, "PATCH", f"{PODS}/a", {"metadata": {"labels": {"x": "2"}}}, MERGE)
     await ask(app, "DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
     assert [line["type"] for line in (await watch).lines] == ["ADDED", "MODIFIED", "DELETED"]
@@ -460,7 +459,7 @@ async def test_a_watch_continues_from_a_version(app: ASGIApp) -> None:
 async def test_a_watched_table_has_its_column_definitions_once(app: ASGIApp) -> None:
     """`kubectl get -w` prints the header once."""
     for name in "ab":
-        await ask(app, "POST", PODS, pod(name))
+        await ask(app, "POST", PODS, plain_pod(name))
     lines = (await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1", headers=TABLE)).lines
     assert [bool(line["object"]["columnDefinitions"]) for line in lines] == [True, False]
     assert [line["object"]["rows"][0]["cells"][0] for line in lines] == ["a", "b"]
@@ -469,7 +468,7 @@ async def test_a_watched_table_has_its_column_definitions_once(app: ASGIApp) -> 
 async def test_one_object_is_watched_by_its_name_in_a_field_selector(app: ASGIApp) -> None:
     """The path of an object does not support watch."""
     for name in "ab":
-        await ask(app, "POST", PODS, pod(name))
+        await ask(app, "POST", PODS, plain_pod(name))
     path = f"{PODS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Db"
     lines = (await ask(app, "GET", path, headers=PARTIAL)).lines
     assert [line["object"]["metadata"]["name"] for line in lines] == ["b"]
@@ -479,7 +478,7 @@ async def test_one_object_is_watched_by_its_name_in_a_field_selector(app: ASGIAp
 async def test_bookmarks_are_sent_where_allowed(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Initial events end with a bookmark as well."""
     monkeypatch.setattr("muster.embedded.rest.watch_stream.BOOKMARK_SECONDS", 0.2)
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     path = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
     lines = (await ask(app, "GET", f"{path}&allowWatchBookmarks=true")).lines
     assert [line["type"] for line in lines[:3]] == ["ADDED", "BOOKMARK", "BOOKMARK"]
@@ -490,11 +489,11 @@ async def test_bookmarks_are_sent_where_allowed(app: ASGIApp, monkeypatch: pytes
 
 async def test_a_watch_can_leave_out_initial_events(app: ASGIApp) -> None:
     """`sendInitialEvents=false`: only changes from now on, also without a version."""
-    await ask(app, "POST", PODS, pod("a"))
+    await ask(app, "POST", PODS, plain_pod("a"))
     path = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
     watch = asyncio.create_task(ask(app, "GET", path))
     await asyncio.sleep(0.05)
-    await ask(app, "POST", PODS, pod("b"))
+    await ask(app, "POST", PODS, plain_pod("b"))
     assert [line["object"]["metadata"]["name"] for line in (await watch).lines] == ["b"]
 
 
@@ -509,7 +508,7 @@ async def test_a_compacted_version_is_an_error_event(server: ServerFixture) -> N
     server.store = ClusterStore(history=2)
     app = application(server_context(server.store))
     for name in string.ascii_lowercase:
-        await ask(app, "POST", PODS, pod(name))
+        await ask(app, "POST", PODS, plain_pod(name))
     reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=1&timeoutSeconds=1")
     assert reply.status == 200
     assert [(line["type"], line["object"]["code"]) for line in reply.lines] == [("ERROR", 410)]

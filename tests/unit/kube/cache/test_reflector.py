@@ -21,19 +21,15 @@ from muster.kube.cache.reflector import (
 )
 from muster.kube.cluster import Change, Cluster, Listing, Raw
 from muster.kube.errors import ApiError
+from tests.support.factories import stored_pod
 
 EXPIRED = ApiError(410, "Expired", "too old")
 DOWN = ApiError(503, "ServiceUnavailable", "down")
 FORBIDDEN = ApiError(403, "Forbidden", "no")
 
 
-def pod(name: str, version: int, uid: str = "") -> Raw:
-    meta = {"namespace": "team", "name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
-
-
 def change(kind: Any, name: str, version: int) -> Change:
-    return Change(kind, pod(name, version))
+    return Change(kind, stored_pod(name, version))
 
 
 Stream = list[Change | ApiError]
@@ -145,7 +141,7 @@ def listing(version: int, *pods: Raw, more: str = "") -> Listing:
 
 async def test_a_list_comes_before_the_events_of_the_watch() -> None:
     cluster = Scripted(
-        [listing(5, pod("a", 1), more="m"), listing(5, pod("b", 2))],
+        [listing(5, stored_pod("a", 1), more="m"), listing(5, stored_pod("b", 2))],
         [[change("MODIFIED", "a", 6), change("BOOKMARK", "-", 7), change("DELETED", "b", 8), change("ADDED", "c", 9)]],
     )
     assert names(await cluster.events(6)) == ["+a1", "+b2", "=5", "+a6", "-b", "+c9"]
@@ -162,14 +158,17 @@ async def test_a_watch_that_breaks_resumes_where_it_was() -> None:
 
 async def test_an_expired_watch_relists_and_brings_only_differences() -> None:
     cluster = Scripted(
-        [listing(5, pod("a", 1), pod("b", 2), pod("c", 3)), listing(20, pod("a", 1), pod("c", 12), pod("d", 13))],
+        [
+            listing(5, stored_pod("a", 1), stored_pod("b", 2), stored_pod("c", 3)),
+            listing(20, stored_pod("a", 1), stored_pod("c", 12), stored_pod("d", 13)),
+        ],
         [EXPIRED],
     )
     assert names(await cluster.events(8)) == ["+a1", "+b2", "+c3", "=5", "+c12", "+d13", "-b", "=20"]
 
 
 async def test_a_pod_that_was_replaced_unseen_is_deleted_before_the_new_one_comes() -> None:
-    cluster = Scripted([listing(5, pod("a", 1)), listing(9, pod("a", 8, "another"))], [EXPIRED])
+    cluster = Scripted([listing(5, stored_pod("a", 1)), listing(9, stored_pod("a", 8, uid="another"))], [EXPIRED])
     events = await cluster.events(5)
     assert names(events) == ["+a1", "=5", "-a", "+a8", "=9"]
     assert isinstance(events[2], ObjectDeleted)
@@ -182,7 +181,9 @@ async def test_an_event_that_comes_twice_is_passed_on_once() -> None:
 
 
 async def test_pages_that_expire_are_read_in_one_piece() -> None:
-    cluster = Scripted([listing(5, pod("a", 1), more="m"), EXPIRED, listing(9, pod("a", 1), pod("b", 2))], [])
+    cluster = Scripted(
+        [listing(5, stored_pod("a", 1), more="m"), EXPIRED, listing(9, stored_pod("a", 1), stored_pod("b", 2))], []
+    )
     assert names(await cluster.events(3)) == ["+a1", "+b2", "=9"]
     assert cluster.requests == ["list 500", "list 500 m", "list 0"]
 
@@ -220,7 +221,7 @@ async def test_a_consumer_that_stops_closes_the_watch() -> None:
 
 async def test_a_relist_interrupts_an_open_watch() -> None:
     """It may be silently dead; and the consumer receives only what differs."""
-    cluster = Scripted([listing(5, pod("a", 1)), listing(9, pod("a", 1), pod("b", 8))], [[], []])
+    cluster = Scripted([listing(5, stored_pod("a", 1)), listing(9, stored_pod("a", 1), stored_pod("b", 8))], [[], []])
     reflector = cluster.reflector()
     consumer = Consumer(reflector)
     assert await consumer.until(2) == ["+a1", "=5"]
@@ -252,7 +253,7 @@ async def test_a_relist_that_it_asked_for_is_no_error_and_no_restart_of_the_watc
 
 async def test_a_relist_interrupts_a_list_that_hangs() -> None:
     """What that list would bring may be older than the request."""
-    cluster = Scripted([listing(5, pod("a", 1), more="m"), Hangs(), listing(9, pod("a", 1))], [])
+    cluster = Scripted([listing(5, stored_pod("a", 1), more="m"), Hangs(), listing(9, stored_pod("a", 1))], [])
     reflector = cluster.reflector()
     consumer = Consumer(reflector)
     while len(cluster.requests) < 2:
@@ -419,7 +420,7 @@ def test_a_callback_is_called_when_an_error_begins_changes_and_ends() -> None:
 async def test_a_stream_that_was_reopened_has_brought_nothing_yet() -> None:
     """The watch counts as alive, but whether the cache is up to date is open."""
     health = ReflectorHealth(lambda: cluster.clock)
-    cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), is_reopened=True)]])
+    cluster = Scripted([listing(5)], [[Change("BOOKMARK", stored_pod("", 5), is_reopened=True)]])
     events = cluster.reflector(health).events()
     assert isinstance(await anext(events), ListCompleted)
     cluster.clock = 50.0

@@ -24,6 +24,7 @@ from muster.kube.client.responses import (
     retry_after_seconds,
 )
 from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
+from tests.support.factories import stored_pod
 
 SECRET = "Bearer s3cr3t-t0k3n"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -101,12 +102,7 @@ async def breaks(request: web.Request) -> None:
 
 
 def event(kind: str, version: int, name: str = "a") -> bytes:
-    return msgspec.json.encode({"type": kind, "object": pod(name, version)}) + b"\n"
-
-
-def pod(name: str = "a", version: int = 1, uid: str = "u1", node: str = "") -> dict[str, Any]:
-    meta = {"namespace": "team", "name": name, "uid": uid, "resourceVersion": str(version)}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": node} if node else {}}
+    return msgspec.json.encode({"type": kind, "object": stored_pod(name, version)}) + b"\n"
 
 
 @asynccontextmanager
@@ -137,7 +133,7 @@ async def cluster(
 
 
 async def test_names_cannot_become_another_path() -> None:
-    script = Script(says(pod()))
+    script = Script(says(stored_pod()))
     async with cluster(script) as (client, _):
         await client.get(PODS, "a/../b", "x?y#z")
         assert script.requests[0][1] == "/api/v1/namespaces/a%2F..%2Fb/pods/x%3Fy%23z"
@@ -149,8 +145,8 @@ async def test_names_cannot_become_another_path() -> None:
 
 
 async def test_each_verb_asks_what_kubernetes_expects() -> None:
-    script = Script(says(pod()))
-    raw = pod()
+    script = Script(says(stored_pod()))
+    raw = stored_pod()
     async with cluster(script) as (client, _):
         await client.create(PODS, raw)
         await client.create(QUEUES, {"metadata": {"name": "q"}})
@@ -226,7 +222,7 @@ async def test_an_error_keeps_what_the_status_says() -> None:
     details = {"causes": [{"field": "spec.x", "message": "bad"}]}
     async with cluster(Script(fails(422, "Invalid", "it is bad", details))) as (client, _):
         with pytest.raises(ApiError) as caught:
-            await client.create(PODS, pod())
+            await client.create(PODS, stored_pod())
     error = caught.value
     assert (error.status, error.reason, error.message, error.details) == (422, "Invalid", "it is bad", details)
 
@@ -257,7 +253,7 @@ async def test_an_unreachable_server_is_reported_without_a_secret() -> None:
     access = Access("http://127.0.0.1:1", (("Authorization", SECRET),))
     client = Kubernetes(Http(Credentials(lambda: access), Limits(attempts=3), pause))
     with pytest.raises(ApiError) as caught:
-        await client.create(PODS, pod())  # never sent, so that it may be tried again
+        await client.create(PODS, stored_pod())  # never sent, so that it may be tried again
     await client.close()
     assert (caught.value.status, caught.value.reason) == (503, "ServiceUnavailable")
     assert len(waited) == 2
@@ -269,10 +265,10 @@ async def test_an_unreachable_server_is_reported_without_a_secret() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 async def test_reads_and_repeatable_writes_are_tried_again(status: int) -> None:
-    script = Script(fails(status), fails(status), says(pod()))
+    script = Script(fails(status), fails(status), says(stored_pod()))
     async with cluster(script) as (client, waited):
         await client.get(PODS, "team", "a")
-        script.answers = [fails(status), says(pod())]
+        script.answers = [fails(status), says(stored_pod())]
         await client.patch(PODS, "team", "a", {})
     assert len(script.requests) == 5
     assert waited == [0.1, 0.2, 0.1]
@@ -282,7 +278,7 @@ async def test_a_creation_is_tried_again_only_where_it_was_turned_away() -> None
     script = Script(fails(429, Retry_After="2"), fails(503))
     async with cluster(script) as (client, waited):
         with pytest.raises(ApiError) as caught:
-            await client.create(PODS, pod())
+            await client.create(PODS, stored_pod())
     assert (caught.value.status, waited) == (503, [2.0])
     assert len(script.requests) == 2
 
@@ -296,7 +292,7 @@ async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
 
 
 async def test_a_read_waits_for_the_whole_retry_after() -> None:
-    async with cluster(Script(fails(429, Retry_After="12"), says(pod()))) as (client, waited):
+    async with cluster(Script(fails(429, Retry_After="12"), says(stored_pod()))) as (client, waited):
         await client.get(PODS, "team", "a")
     assert waited == [12.0]
 
@@ -385,7 +381,7 @@ async def test_a_refusal_by_a_budget_is_not_retried(wish: dict[str, str]) -> Non
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
 async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> None:
     """The write fails at once, as it cannot wait for so long; but then no other one may be sent sooner either."""
-    script, now = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod())), [0.0]
+    script, now = Script(fails(429, "TooManyRequests", Retry_After="8"), says(stored_pod())), [0.0]
     async with cluster(script, clock=lambda: now[0]) as (client, waited):
         with pytest.raises(ApiError):
             await client.bind("team", "a", "u1", "n1")
@@ -402,12 +398,12 @@ async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> Non
 
 async def test_reads_and_leases_are_not_held_back() -> None:
     """I9: a leader that may not renew its lease leads no more."""
-    script = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod()))
+    script = Script(fails(429, "TooManyRequests", Retry_After="8"), says(stored_pod()))
     async with cluster(script, clock=lambda: 0.0) as (client, _):
         with pytest.raises(ApiError):
             await client.bind("team", "a", "u1", "n1")
         await client.get(PODS, "team", "a")
-        await client.replace(LEASES, pod())
+        await client.replace(LEASES, stored_pod())
     assert script.verbs == ["POST", "GET", "PUT"]
 
 
@@ -443,7 +439,7 @@ def test_a_retry_after_of_the_api_server_is_bounded() -> None:
 
 
 async def test_a_401_reads_the_credentials_again_once() -> None:
-    script = Script(fails(401, "Unauthorized"), says(pod()))
+    script = Script(fails(401, "Unauthorized"), says(stored_pod()))
     now = [0.0]
     readings = iter(["Bearer old", "Bearer new"])
     app = web.Application()
@@ -453,7 +449,7 @@ async def test_a_401_reads_the_credentials_again_once() -> None:
         credentials = Credentials(lambda: Access(address, (("Authorization", next(readings)),)), lambda: now[0])
         client = Kubernetes(Http(credentials))
         now[0] = 10.0
-        await client.create(PODS, pod())
+        await client.create(PODS, stored_pod())
         script.answers = [fails(401, "Unauthorized")]
         with pytest.raises(ApiError) as caught:
             await client.get(PODS, "team", "a")
@@ -535,7 +531,7 @@ async def test_a_line_that_breaks_off_comes_again() -> None:
 
 
 async def test_lines_may_be_longer_than_any_buffer() -> None:
-    raw = pod(version=2)
+    raw = stored_pod(version=2)
     raw["spec"]["note"] = "x" * 3_000_000
     line = msgspec.json.encode({"type": "ADDED", "object": raw}) + b"\n"
     async with cluster(Script(streams(line))) as (client, _):
@@ -618,8 +614,8 @@ VERBS: dict[str, Callable[[Kubernetes], Awaitable[Any]]] = {
     "get": lambda client: client.get(PODS, "team", "a"),
     "list": lambda client: client.list(PODS),
     "page": lambda client: client.list(PODS, limit=5),
-    "create": lambda client: client.create(PODS, pod()),
-    "replace": lambda client: client.replace(PODS, pod()),
+    "create": lambda client: client.create(PODS, stored_pod()),
+    "replace": lambda client: client.replace(PODS, stored_pod()),
     "patch": lambda client: client.patch(PODS, "team", "a", {}),
     "delete": lambda client: client.delete(PODS, "team", "a"),
     "evict": lambda client: client.evict("team", "a", "u1"),
@@ -658,7 +654,10 @@ async def test_what_is_no_list_is_not_an_empty_list(answer: Any) -> None:
 
 @pytest.mark.parametrize("wish", ["²", "9" * 5000, "-1", "soon"])
 async def test_a_pause_that_makes_no_sense_is_not_heeded(wish: str) -> None:
-    async with cluster(Script(fails(429, details={"causes": 7}, Retry_After=wish), says(pod()))) as (client, waited):
+    async with cluster(Script(fails(429, details={"causes": 7}, Retry_After=wish), says(stored_pod()))) as (
+        client,
+        waited,
+    ):
         await client.get(PODS, "team", "a")
     assert waited == [0.1]
 
@@ -725,7 +724,7 @@ async def test_a_creation_is_not_sent_again_however_its_answer_was_lost(lost: An
     script = Script(lost)
     async with cluster(script, Limits(answer_seconds=0.2)) as (client, _):
         with pytest.raises(Unanswered):
-            await client.create(PODS, pod())
+            await client.create(PODS, stored_pod())
     assert len(script.requests) == 1
 
 

@@ -17,6 +17,7 @@ from muster.kube.client.client import Kubernetes, connect
 from muster.kube.client.http import Limits
 from muster.kube.errors import ApiError
 from tests.support.apiserver.apiserver import ADMIN, ApiServer, apiserver
+from tests.support.factories import pod
 
 __all__ = ["apiserver"]  # the fixture
 
@@ -36,10 +37,11 @@ async def namespace(kubernetes: Kubernetes) -> str:
     return str(made["metadata"]["name"])
 
 
-def pod(namespace: str, name: str, **labels: str) -> dict[str, Any]:
-    spec = {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0}
-    meta = {"namespace": namespace, "name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+def short_lived_pod(namespace: str, name: str, **labels: str) -> dict[str, Any]:
+    """A pod that the API server deletes without a grace period."""
+    raw = pod(name, gang="", namespace=namespace, image="none", labels=labels)
+    raw["spec"]["terminationGracePeriodSeconds"] = 0
+    return raw
 
 
 def config(namespace: str, name: str, **data: str) -> dict[str, Any]:
@@ -142,7 +144,7 @@ async def test_our_kinds_are_known_and_their_rules_hold(kubernetes: Kubernetes, 
 
 
 async def test_bindings_carry_the_uid_and_happen_once(kubernetes: Kubernetes, namespace: str) -> None:
-    made = await kubernetes.create(PODS, pod(namespace, "p"))
+    made = await kubernetes.create(PODS, short_lived_pod(namespace, "p"))
     uid = made["metadata"]["uid"]
     with pytest.raises(ApiError) as caught:
         await kubernetes.bind(namespace, "p", "another", "n1")
@@ -159,7 +161,7 @@ async def test_bindings_carry_the_uid_and_happen_once(kubernetes: Kubernetes, na
 
 
 async def test_evictions_carry_the_uid_and_budgets_refuse_them(kubernetes: Kubernetes, namespace: str) -> None:
-    made = await kubernetes.create(PODS, pod(namespace, "p", app="x"))
+    made = await kubernetes.create(PODS, short_lived_pod(namespace, "p", app="x"))
     uid = made["metadata"]["uid"]
     await kubernetes.bind(namespace, "p", uid, "n1")
     running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}

@@ -18,6 +18,7 @@ from muster.scheduler.apply.write_state import WriteResult
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.leadership import AlwaysLeading
 from muster.scheduler.observer import NoObserver
+from tests.support.factories import Raw, stored_pod
 from tests.unit.kube.client.test_client import (
     LOST,
     Answer,
@@ -25,13 +26,17 @@ from tests.unit.kube.client.test_client import (
     cluster,
     fails,
     hangs_up,
-    pod,
     says,
     streams,
 )
 
 TO_N1 = Binding("team", "a", "n1", "g", "", "core")
 BOUND = says({"kind": "Status"})
+
+
+def target_pod(node: str = "", uid: str = "u1") -> Raw:
+    """The pod of the binding, as the API server returns it."""
+    return stored_pod("a", uid=uid, on=node)
 
 
 @pytest.fixture(autouse=True)
@@ -83,14 +88,14 @@ LOST_ANSWERS = {
 @pytest.mark.parametrize("lost", LOST_ANSWERS.values(), ids=LOST_ANSWERS)
 async def test_a_binding_without_a_clear_answer_is_read_before_anything_else(lost: Answer) -> None:
     """Sent again blindly, it would be refused because of itself, and that would be taken for a clear no."""
-    script = Script(lost, says(pod(node="n1")))
+    script = Script(lost, says(target_pod(node="n1")))
     async with cluster(script, Limits(answer_seconds=0.2)) as (client, _):
         assert await Bench(client).bind() is WriteResult.CONFIRMED
     assert script.verbs == ["POST", "GET"]
 
 
 async def test_a_binding_that_was_not_carried_out_is_sent_again() -> None:
-    script = Script(hangs_up(), says(pod()), BOUND)
+    script = Script(hangs_up(), says(target_pod()), BOUND)
     async with cluster(script) as (client, _):
         assert await Bench(client).bind() is WriteResult.CONFIRMED
     assert script.verbs == ["POST", "GET", "POST"]
@@ -98,7 +103,7 @@ async def test_a_binding_that_was_not_carried_out_is_sent_again() -> None:
 
 async def test_a_passing_failure_of_the_api_server_does_not_hold_up_the_gang() -> None:
     """One 500 is followed up within `send`: the binding is confirmed in its cycle, and no failure is reported."""
-    script = Script(fails(500, "InternalError"), says(pod()), BOUND)
+    script = Script(fails(500, "InternalError"), says(target_pod()), BOUND)
     async with cluster(script) as (client, _):
         bench = Bench(client)
         assert await bench.write.send() is WriteResult.CONFIRMED
@@ -108,7 +113,7 @@ async def test_a_passing_failure_of_the_api_server_does_not_hold_up_the_gang() -
 
 async def test_a_conflict_with_the_own_lost_binding_is_no_rejection() -> None:
     """The first try was still under way when the pod was read."""
-    script = Script(hangs_up(), says(pod()), fails(409, "Conflict"), says(pod(node="n1")))
+    script = Script(hangs_up(), says(target_pod()), fails(409, "Conflict"), says(target_pod(node="n1")))
     async with cluster(script) as (client, _):
         assert await Bench(client).bind() is WriteResult.CONFIRMED
     assert script.verbs == ["POST", "GET", "POST", "GET"]
@@ -121,7 +126,7 @@ async def test_a_binding_is_unconfirmed_as_long_as_a_try_is_open(lost: Answer, l
     tries = iter([lost])
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return await (says(pod()) if request.method == "GET" else next(tries, last))(request)
+        return await (says(target_pod()) if request.method == "GET" else next(tries, last))(request)
 
     script = Script(answer)
     async with cluster(script) as (client, _):
@@ -135,7 +140,7 @@ UNREADABLE = {
     "nothing": says({}),
     "without a uid": says({"metadata": {"name": "a"}}),
     "of another name": says({"metadata": {"name": "b", "uid": "u2"}}),
-    "a node that is no name": says({**pod(), "spec": {"nodeName": 7}}),
+    "a node that is no name": says({**target_pod(), "spec": {"nodeName": 7}}),
 }
 
 
@@ -150,7 +155,7 @@ async def test_a_pod_that_cannot_be_read_leaves_its_binding_unconfirmed(unreadab
 
 @pytest.mark.parametrize(
     "elsewhere",
-    [says(pod(node="n2")), says(pod(uid="u2", node="n1")), fails(404, "NotFound")],
+    [says(target_pod(node="n2")), says(target_pod(uid="u2", node="n1")), fails(404, "NotFound")],
     ids=["other node", "other uid", "gone"],
 )
 async def test_a_lost_binding_of_a_pod_that_is_elsewhere_is_rejected(elsewhere: Answer) -> None:
