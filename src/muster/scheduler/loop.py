@@ -82,7 +82,8 @@ class Scheduler:
 
     def _make_applier(self, write_pool: WritePool) -> PlanApplier:
         seconds = float(self.settings.bind_timeout_seconds)
-        api = PodApi(self.cluster, self.leadership, self.clock, seconds, self.observer)
+        settling = asyncio.Semaphore(self.settings.bind_concurrency)
+        api = PodApi(self.cluster, self.leadership, self.clock, seconds, self.observer, settling)
         cache, assumed_pods = self.watched.cache, self.watched.assumed_pods
         volume_binder = VolumeBinder(self.cluster, cache, self.clock)
         preparations = self.status_writer.yield_to_binding, volume_binder.select_node

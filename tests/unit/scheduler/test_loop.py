@@ -593,6 +593,37 @@ async def test_no_more_bindings_at_once_than_the_settings_allow(most: int) -> No
         await live.until(lambda: len(world.seats()) == 10)
 
 
+class Failing(Faulty):
+    """Bindings fail, and pods are read slowly; counts requests about pods that are in flight."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.memory, lambda call: "broken" if call.verb == "bind" else None)
+        self.in_flight = self.most_in_flight = self.readings = 0
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        self.readings += 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await asyncio.sleep(0.005)
+            return await super().get(resource, namespace, name)
+        finally:
+            self.in_flight -= 1
+
+
+async def test_unconfirmed_bindings_are_followed_up_a_bounded_number_at_once() -> None:
+    """`bindConcurrency` bounds what is sent for the first time, and as much again of what is followed up."""
+    world = World([gpu_node("a", gpus=64)])
+    cluster = Failing(world)
+    async with world.running(cluster, replace(HASTY, bind_concurrency=2)) as live:
+        for i in range(20):
+            world.submit(group(f"g{i}", minMember=1), {"": 1})
+        await live.until(lambda: len(live.scheduler.applier.write_pool.unsettled) == 20)
+        readings = cluster.readings
+        await live.until(lambda: cluster.readings > readings + 60)
+        assert cluster.most_in_flight <= 4
+
+
 async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
     """`bindTimeoutSeconds`: the pod is read, and the binding is sent again."""
     world = World([gpu_node("a")])

@@ -129,7 +129,8 @@ class Binder:
         backoff = settle_backoff()
         while isinstance(write.state, Unconfirmed):
             await asyncio.sleep(backoff.next_seconds())
-            await self._read_and_resend(write)
+            async with self.api.settling:
+                await self._read_and_resend(write)
         return result_of(write.state)
 
     async def _read_and_resend(self, write: BindingWrite) -> None:

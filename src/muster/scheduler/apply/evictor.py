@@ -103,7 +103,8 @@ class Evictor:
         backoff, eviction = settle_backoff(), write.eviction
         while isinstance(write.state, Unconfirmed):
             await asyncio.sleep(backoff.next_seconds())
-            self._advance(write, await self.api.read(eviction.namespace, eviction.pod))
+            async with self.api.settling:
+                self._advance(write, await self.api.read(eviction.namespace, eviction.pod))
         return result_of(write.state)
 
     async def probe(self, probe: EvictionProbe) -> WriteResult:

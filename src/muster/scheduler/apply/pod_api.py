@@ -6,7 +6,7 @@ Rule: nothing is decided here, and no ApiError leaves a binding, an eviction or 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.api.resources import PODS
 from muster.kube.backoff import Backoff
@@ -28,6 +28,7 @@ from muster.scheduler.observer import Observer
 
 CONFLICT, NOT_FOUND, TIMEOUT = 409, 404, 504
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0  # between readings of a pod whose write is unconfirmed
+SETTLED_AT_ONCE = 64  # unconfirmed writes, where the caller does not say
 
 
 class PodApi(Struct, frozen=True, eq=False):
@@ -38,6 +39,8 @@ class PodApi(Struct, frozen=True, eq=False):
     clock: Callable[[], float]
     seconds: float  # that one request may take
     observer: Observer
+    settling: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SETTLED_AT_ONCE))
+    """Held while an unconfirmed write is followed up: an API server that fails thousands is not flooded."""
 
     def leads_in(self, term: int) -> bool:
         """Whether a decision of this term may still be written."""
