@@ -27,7 +27,7 @@ def main() -> None:
     for case in CASES:
         print(f"measuring: {case.name}", file=sys.stderr)
         print(placed(case, figure(case)), flush=True)
-    print("\n| queues and evictions | nodes | pods | places kept | evicted | cycle | ÷ one pass | to reach |")
+    print("\n| queues and evictions | nodes | pods | nominated | evicted | cycle | ÷ one pass | to reach |")
     print("|---|---:|---:|---:|---:|---:|---:|---|")
     for queue_case in QUEUE_CASES:
         print(f"measuring: {queue_case.name}", file=sys.stderr)

@@ -215,6 +215,6 @@ def figure(case: BenchCase) -> Figure:
 
 
 def one_pass(snapshot: Snapshot) -> Any:
-    """Copying the free room and looking at every node once."""
+    """Copying the free capacity and reading every node once."""
     free = snapshot.free.copy()
     return np.min(free, axis=1).sum()

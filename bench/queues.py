@@ -90,7 +90,7 @@ CASES = (
     reclaiming(1000, "0.5 s"),
     reclaiming(5000, "3 s"),
     QueueCase("4,000 one-GPU jobs run, 4,000 wait in another queue", full, "≤ 2 s"),
-    QueueCase("40,000 pods run, 1,000 hopeless gangs of 50 shapes wait", hopeless, "≤ 0.5 s"),
+    QueueCase("40,000 pods run, 1,000 hopeless gangs of 50 kinds wait", hopeless, "≤ 0.5 s"),
 )
 
 

@@ -235,7 +235,7 @@ def judging(path: str, body: bytes, runs: int = 50) -> float:
 def table(busy: bool, cases: Iterable[tuple[str, str, bytes]]) -> None:
     """One row a case."""
     print(
-        f"| webhook{', while planning' * busy} | request | p50 | p99 | ÷ bare | judging alone (CPU) | p99 under 5 ms |"
+        f"| webhook{', while planning' * busy} | request | p50 | p99 | ÷ bare | handler alone (CPU) | p99 under 5 ms |"
     )
     print("|---|---:|---:|---:|---:|---:|---|")
     with served(busy) as connection:
