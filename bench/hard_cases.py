@@ -53,7 +53,7 @@ class Figure(Struct, frozen=True):
 # objects --------------------------------------------------------------------------------------------------------------
 
 
-def node(i: int, free: dict[str, Any], **labels: str) -> Raw:
+def numbered_node(i: int, free: dict[str, Any], **labels: str) -> Raw:
     allocatable = {PODS: "250"} | {name: str(value) for name, value in free.items()}
     meta = {"name": f"n{i:05}", "labels": {f"topology/{level}": value for level, value in labels.items()}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
@@ -102,7 +102,7 @@ def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, t
     members: list[int] = []
     requested = dict.fromkeys(names, 0)
     for i in range(nodes):
-        yield node(i, rooms[i % types])
+        yield numbered_node(i, rooms[i % types])
         cuts = [_cut(rng, kinds, rooms[i % types]) for _ in range(20)]
         fullest: list[int] = max(cuts, key=len)
         members += fullest
@@ -131,7 +131,7 @@ def racks(number: int, each: int, gpus: int = 8, per_zone: int = 8) -> Iterator[
     yield topology("zone", "rack")
     for i in range(number * each):
         rack = i // each
-        yield node(i, {"gpu": gpus, "cpu": 96}, zone=f"z{rack // per_zone}", rack=f"k{rack:03}")
+        yield numbered_node(i, {"gpu": gpus, "cpu": 96}, zone=f"z{rack // per_zone}", rack=f"k{rack:03}")
 
 
 def growing(leaves: int, free: int, extras: int, seed: int = 0) -> Iterator[Raw]:
@@ -141,7 +141,7 @@ def growing(leaves: int, free: int, extras: int, seed: int = 0) -> Iterator[Raw]
     sizes = [1 + extras] * leaves + [rng.randint(1, free) for _ in range(leaves // 2)]
     rng.shuffle(sizes)
     for i, gpus in enumerate(sizes):
-        yield node(i, {"gpu": gpus}, zone="z", rack=f"k{i:03}")
+        yield numbered_node(i, {"gpu": gpus}, zone="z", rack=f"k{i:03}")
     yield podgroup(*(group(f"l{i:03}", required="rack", minMember=1) for i in range(leaves)))
     for i in range(leaves):
         yield from pods(1 + extras, f"l{i:03}", {"gpu": 1})
@@ -152,7 +152,7 @@ def growing_mixed(leaves: int, seed: int = 0) -> Iterator[Raw]:
     rng = random.Random(seed)
     yield topology("zone", "rack")
     for i in range(leaves):
-        yield node(i, {"gpu": rng.randint(3, 8)}, zone="z", rack=f"k{i:03}")
+        yield numbered_node(i, {"gpu": rng.randint(3, 8)}, zone="z", rack=f"k{i:03}")
     parts = [(f"l{i:03}", rng.randint(1, 2), rng.randint(0, 4), rng.randint(1, 2)) for i in range(leaves)]
     yield podgroup(*(group(name, required="rack", minMember=need) for name, need, _, _ in parts))
     for name, need, extras, gpus in parts:
@@ -183,7 +183,7 @@ def too_many(replicas: int, nodes: int, per_rack: int, of: int = 0) -> Iterator[
     """Replicas that take a node each, on fewer nodes."""
     yield topology("zone", "rack")
     for i in range(nodes):
-        yield node(i, {"gpu": 8}, zone="z", rack=f"k{i // per_rack}")
+        yield numbered_node(i, {"gpu": 8}, zone="z", rack=f"k{i // per_rack}")
     tree = []
     for i in range(replicas):
         tree.append(group(f"r{i:03}", required="rack"))
@@ -208,7 +208,7 @@ def totals(leaves: int, seed: int = 0) -> Iterator[Raw]:
     rng = random.Random(seed)
     asks = [rng.randint(1, 3) for _ in range(leaves)]
     for i in range(-(-int(sum(asks) + 1.5 * leaves) // 5)):
-        yield node(i, {"gpu": 5})
+        yield numbered_node(i, {"gpu": 5})
     yield podgroup(*(group(f"l{i:03}", minMember=1) for i in range(leaves)), minMember=2 * leaves)
     for i, gpus in enumerate(asks):
         yield from pods(3, f"l{i:03}", {"gpu": gpus})
@@ -242,7 +242,7 @@ def clusters(nodes: int, types: int, resources: int, size: int, classes: int, se
     for i in range(nodes):
         used = rng.randint(0, 3) * 4
         free = {name: value - used for name, value in rooms[rng.randrange(types)].items()}
-        yield node(i, free, zone=f"z{i // 500}", rack=f"k{i // 20}")
+        yield numbered_node(i, free, zone=f"z{i // 500}", rack=f"k{i // 20}")
     kinds = [{name: rng.randint(5, 60) for name in names} for _ in range(classes)]
     tree = [group(f"l{i}", required="rack" if i % 2 else "zone", minMember=size // classes) for i in range(classes)]
     yield podgroup(*tree)

@@ -111,7 +111,7 @@ class Lead:
 # objects ------------------------------------------------------------------------------------------------------------
 
 
-def node(i: int, size: int) -> Raw:
+def numbered_node(i: int, size: int) -> Raw:
     allocatable = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(size), "pods": "256"}
     labels = {"kubernetes.io/hostname": node_name(i), "topology/rack": f"rack-{i // 16}"}
     return {
@@ -127,10 +127,10 @@ def node_name(i: int) -> str:
 def gang(i: int, scheduler: str = "muster") -> list[Raw]:
     name = f"{scheduler}-{i:05}"
     group = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"minMember": GANG}}
-    return [group, *(pod(name, j, scheduler) for j in range(GANG))]
+    return [group, *(worker_pod(name, j, scheduler) for j in range(GANG))]
 
 
-def pod(gang: str, j: int, scheduler: str) -> Raw:
+def worker_pod(gang: str, j: int, scheduler: str) -> Raw:
     requests = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
     box = {"name": "main", "image": "none:1", "resources": {"requests": requests, "limits": requests}}
     notes = {"annotations": {"pod-group-name": gang}, "labels": {"app": gang}}
@@ -152,7 +152,7 @@ async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
     gangs = pods // GANG
     say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
     size = -(-4 * pods // nodes)
-    await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
+    await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
     rates, planning = [], 0.0
     for round_number in range(ROUNDS):
         these = range(gangs * round_number // ROUNDS, gangs * (round_number + 1) // ROUNDS)

@@ -130,7 +130,11 @@ def pods(raw: Raw, all_placed: bool = False) -> list[Raw]:
     groups = raw["spec"]["subGroups"]
     parents = {part.get("parent") for part in groups}
     leaves = [part["name"] for part in groups if part["name"] not in parents]
-    return [_pod(f"{leaf}-{i}", leaf, all_placed or (j + i) % 3 > 0) for j, leaf in enumerate(leaves) for i in range(2)]
+    return [
+        _member_pod(f"{leaf}-{i}", leaf, all_placed or (j + i) % 3 > 0)
+        for j, leaf in enumerate(leaves)
+        for i in range(2)
+    ]
 
 
 def _podgroup(name: str, spec: Raw) -> Raw:
@@ -138,7 +142,7 @@ def _podgroup(name: str, spec: Raw) -> Raw:
     return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
 
 
-def _pod(name: str, leaf: str, bound: bool) -> Raw:
+def _member_pod(name: str, leaf: str, bound: bool) -> Raw:
     labels, notes = {"kai.scheduler/subgroup-name": leaf}, {"pod-group-name": "gang"}
     meta = {"name": name, "namespace": "team", "labels": labels, "annotations": notes}
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]}

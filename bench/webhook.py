@@ -73,13 +73,13 @@ def podgroup(leaves: int, **spec: Any) -> Raw:
     }
 
 
-def node(i: int) -> Raw:
+def numbered_node(i: int) -> Raw:
     labels = {"topology/zone": f"z{i % 10}", "topology/rack": f"r{i % 500}"}
     allocatable = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
     return {"metadata": {"name": f"n{i}", "labels": labels}, "status": {"allocatable": allocatable}}
 
 
-def pod(i: int) -> Raw:
+def numbered_pod(i: int) -> Raw:
     gang = "gang" if i < PODS_OF_GANG else f"gang-{i // 100}"
     labels, annotations = {"kai.scheduler/subgroup-name": f"leaf-{i % 100}"}, {"pod-group-name": gang}
     meta = {"name": f"p{i}", "namespace": "team", "labels": labels, "annotations": annotations}
@@ -92,8 +92,8 @@ def cluster() -> Objects:
     """What `muster run` would know."""
     levels = [{"nodeLabel": "topology/zone"}, {"nodeLabel": "topology/rack"}]
     topology, _ = decode({"metadata": {"name": "datacenter"}, "spec": {"levels": levels}}, Topology)
-    nodes = tuple(decode(node(i), Node)[0] for i in range(NODES))
-    pods = tuple(decode(pod(i), Pod)[0] for i in range(PODS))
+    nodes = tuple(decode(numbered_node(i), Node)[0] for i in range(NODES))
+    pods = tuple(decode(numbered_pod(i), Pod)[0] for i in range(PODS))
     return Objects(topologies=(topology,), nodes=nodes, pods=pods)
 
 
@@ -145,7 +145,7 @@ def planning() -> None:
     kinds = {"nodes": ("v1", "Node"), "groups": ("scheduling.run.ai/v2alpha2", "PodGroup"), "pods": ("v1", "Pod")}
     gangs = [live.gang(i) for i in range(1_000)]
     parts = {
-        "nodes": [live.node(i, 20) for i in range(1_000)],
+        "nodes": [live.numbered_node(i, 20) for i in range(1_000)],
         "groups": [gang[0] for gang in gangs],
         "pods": [pod for gang in gangs for pod in gang[1:]],
     }

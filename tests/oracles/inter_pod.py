@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
+from tests.support import factories
+from tests.support.factories import Raw
+
 ZONE, RACK, HOST = KEYS = ("topology/zone", "topology/rack", "kubernetes.io/hostname")
 TEAM, OTHER = "team", "other"
-Raw = dict[str, Any]
 
 
 class Host(NamedTuple):
@@ -389,22 +391,16 @@ def manifests(puzzle: Puzzle) -> list[Raw]:
             "metadata": {"name": "t"},
             "spec": {"levels": levels},
         },
-        *(_node(host) for host in puzzle.hosts),
-        *(_pod(pod, None) for pod in puzzle.outside),
+        *(_host_node(host) for host in puzzle.hosts),
+        *(_pod_manifest(pod, None) for pod in puzzle.outside),
         _pod_group(puzzle),
-        *(_pod(pod, leaf.name) for leaf in puzzle.leaves for pod in leaf.pods),
+        *(_pod_manifest(pod, leaf.name) for leaf in puzzle.leaves for pod in leaf.pods),
     ]
 
 
-def _node(host: Host) -> Raw:
-    taints = [{"key": "kept", "effect": "NoSchedule"}] if host.tainted else []
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": host.name, "labels": host.labels},
-        "spec": {"taints": taints},
-        "status": {"allocatable": {"nvidia.com/gpu": str(host.gpus)}},
-    }
+def _host_node(host: Host) -> Raw:
+    raw = factories.node(host.name, allocatable={"nvidia.com/gpu": str(host.gpus)}, labels=host.labels)
+    return raw | {"spec": {"taints": [{"key": "kept", "effect": "NoSchedule"}] if host.tainted else []}}
 
 
 def _pod_group(puzzle: Puzzle) -> Raw:
@@ -425,23 +421,28 @@ def _level(level: int | None) -> Raw:
     return {} if level is None else {"topologyConstraint": {"requiredTopologyLevel": KEYS[level]}}
 
 
-def _pod(pod: Pod, leaf: str | None) -> Raw:
+def _pod_manifest(pod: Pod, leaf: str | None) -> Raw:
     """One pod; without a leaf it runs outside the gang."""
-    meta: Raw = {"name": pod.name, "namespace": pod.namespace, "labels": {"app": pod.app}}
-    meta["labels"] |= {"rev": pod.rev} if pod.rev else {}
-    meta["labels"] |= {"kai.scheduler/subgroup-name": leaf} if leaf else {}
-    meta |= {"annotations": {"pod-group-name": "gang"}} if leaf is not None else {}
-    meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if pod.terminating else {}
-    spec: Raw = {
-        "schedulerName": "muster" if leaf is not None else "default-scheduler",
-        "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": str(pod.asks)}}}],
+    is_member = leaf is not None
+    requests: Raw = {"nvidia.com/gpu": str(pod.asks)}
+    raw = factories.pod(
+        pod.name,
+        leaf or "",
+        gang="gang" if is_member else "",
+        namespace=pod.namespace,
+        on=pod.on,
+        terminating=pod.terminating,
+        scheduler="muster" if is_member else "default-scheduler",
+        labels={"app": pod.app} | ({"rev": pod.rev} if pod.rev else {}),
+        **requests,
+    )
+    raw["spec"] |= {
         "affinity": {"podAffinity": _terms(pod.beside), "podAntiAffinity": _terms(pod.apart)},
         "topologySpreadConstraints": [_constraint(rule) for rule in pod.spread],
     }
-    spec |= {"nodeName": pod.on} if pod.on else {}
-    spec |= {"nodeSelector": {"disk": pod.disk}} if pod.disk else {}
-    spec |= {"tolerations": [{"key": "kept", "operator": "Exists"}]} if pod.tolerates else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    raw["spec"] |= {"nodeSelector": {"disk": pod.disk}} if pod.disk else {}
+    raw["spec"] |= {"tolerations": [{"key": "kept", "operator": "Exists"}]} if pod.tolerates else {}
+    return raw
 
 
 def _terms(terms: tuple[Term, ...]) -> Raw:

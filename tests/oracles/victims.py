@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 from ortools.sat.python import cp_model
 
 from tests.oracles.fair_shares import GPU, Queues
+from tests.support.factories import Raw, node, pod
 
-Raw = dict[str, Any]
 Expr = Any  # the stubs of ortools know too many kinds of numbers
 Kind = Literal["preemptible", "semi-preemptible", "non-preemptible"]
 Action = Literal["nobody", "consolidate", "reclaim", "preempt"]
@@ -467,7 +467,7 @@ def manifests(given: Puzzle) -> list[Raw]:
     objects: list[Raw] = [
         _object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]})
     ]
-    objects += [_node(host) for host in given.hosts]
+    objects += [_host_node(host) for host in given.hosts]
     objects += queue_manifests(given)
     for value in sorted({gang.priority for gang in given.running} | {given.waiting.priority}):
         objects.append(_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value))
@@ -508,10 +508,8 @@ def _object(version: str, kind: str, name: str, namespace: str = "", created: st
     return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
 
 
-def _node(host: Host) -> Raw:
-    raw = _object("v1", "Node", host.name, status={"allocatable": {GPU: str(host.gpus), "cpu": "100"}})
-    raw["metadata"]["labels"] = {"topology/rack": host.rack}
-    return raw
+def _host_node(host: Host) -> Raw:
+    return node(host.name, allocatable={GPU: str(host.gpus), "cpu": "100"}, rack=host.rack)
 
 
 def _gang(given: Puzzle, gang: Running, age: int) -> Iterator[Raw]:
@@ -524,7 +522,7 @@ def _gang(given: Puzzle, gang: Running, age: int) -> Iterator[Raw]:
     yield raw
     for lot in gang.lots:
         for i, host in enumerate(lot.hosts):
-            yield pod(gang.name, lot.name, i, lot.asks, host=host, cpu=given.cpu, budgeted=gang.budgeted)
+            yield gpu_pod(gang.name, lot.name, i, lot.asks, host=host, cpu=given.cpu, budgeted=gang.budgeted)
 
 
 def _newcomer(given: Puzzle) -> Iterator[Raw]:
@@ -541,7 +539,7 @@ def _newcomer(given: Puzzle) -> Iterator[Raw]:
     yield _object("scheduling.run.ai/v2alpha2", "PodGroup", "new", namespace="team", created=created, spec=spec)
     for leaf in waiting.leaves:
         for i in range(leaf.pods):
-            yield pod("new", leaf.name, i, leaf.asks, cpu=given.cpu)
+            yield gpu_pod("new", leaf.name, i, leaf.asks, cpu=given.cpu)
 
 
 def _spec(queue: str, priority: int, kind: Kind, together: bool) -> Raw:
@@ -552,17 +550,11 @@ def _level(together: bool) -> Raw:
     return {"topologyConstraint": {"requiredTopologyLevel": "topology/rack"}} if together else {}
 
 
-def pod(gang: str, leaf: str, i: int, asks: int, *, host: str = "", cpu: bool = False, budgeted: bool = False) -> Raw:
-    requests = {GPU: str(asks)} | ({"cpu": "1"} if cpu else {})
-    spec: Raw = {
-        "schedulerName": "muster",
-        "containers": [{"name": "main", "resources": {"requests": requests}}],
-        **({"nodeName": host} if host else {}),
-    }
-    raw = _object("v1", "Pod", f"{gang}-{leaf}{'-' if leaf else ''}{i}", namespace="team", spec=spec)
-    raw["metadata"]["annotations"] = {"pod-group-name": gang}
-    raw["metadata"]["labels"] = ({"kai.scheduler/subgroup-name": leaf} if leaf else {}) | (
-        {"budgeted": "yes"} if budgeted else {}
-    )
-    raw["status"] = {"phase": "Running"} if host else {}
-    return raw
+def gpu_pod(
+    gang: str, leaf: str, i: int, asks: int, *, host: str = "", cpu: bool = False, budgeted: bool = False
+) -> Raw:
+    name = f"{gang}-{leaf}{'-' if leaf else ''}{i}"
+    requests: Raw = {GPU: str(asks)} | ({"cpu": "1"} if cpu else {})
+    labels = {"budgeted": "yes"} if budgeted else {}
+    phase = "Running" if host else ""
+    return pod(name, leaf, gang=gang, on=host, phase=phase, scheduler="muster", labels=labels, **requests)

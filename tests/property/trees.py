@@ -86,7 +86,7 @@ def sample(drawn: Dice, style: Style) -> Sample:
         (leaf, "placed") for leaf in names for _ in range(max(part(manifest, leaf)["minMember"] + _spare(drawn), 0))
     ]
     seats += [(drawn.one_of(names), drawn.one_of(list(STATES))) for _ in range(drawn.roll(9))]
-    return Sample(manifest, [_pod(drawn, i, *seat) for i, seat in enumerate(seats)])
+    return Sample(manifest, [_drawn_pod(drawn, i, *seat) for i, seat in enumerate(seats)])
 
 
 def _spare(drawn: Dice) -> int:
@@ -114,7 +114,7 @@ def _minimum(drawn: Dice, children: int, style: Style) -> Raw:
     )
 
 
-def _pod(drawn: Dice, i: int, leaf: str, state: str) -> Raw:
+def _drawn_pod(drawn: Dice, i: int, leaf: str, state: str) -> Raw:
     priority, created = drawn.one_of((None, 1, 2)), drawn.one_of(AGES)
     return pod(f"p{i:02}", leaf, priority=priority, created=created, **STATES[state])
 

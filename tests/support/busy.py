@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from tests.support.factories import Raw, node, pod
+
 GPU = "nvidia.com/gpu"
 GPUS_OF_A_NODE = 8
 PRIORITIES = (20, 50, 80)
 QUEUES = ("red", "green", "blue")
-Raw = dict[str, Any]
 
 
 def busy_cluster(seed: int, nodes: int = 100, running: int = 500, waiting: int = 25, rack: int = 8) -> list[Raw]:
@@ -18,7 +19,7 @@ def busy_cluster(seed: int, nodes: int = 100, running: int = 500, waiting: int =
     objects = [_object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]})]
     objects += [_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value) for value in PRIORITIES]
     objects += [_queue(name, nodes * GPUS_OF_A_NODE // len(QUEUES)) for name in QUEUES]
-    objects += [_node(name, f"r{i // rack:03}") for i, name in enumerate(free)]
+    objects += [_gpu_node(name, f"r{i // rack:03}") for i, name in enumerate(free)]
     left, number = running, 0
     while left > 0:
         pods = min(rng.randint(1, 8), left)
@@ -41,7 +42,7 @@ def _running_gang(rng: random.Random, name: str, pods: int, free: dict[str, int]
     if hosts:
         need = max(len(hosts) - rng.choice((0, 0, 1, 2)), 1)
         yield _gang(rng, name, need, created=f"2026-01-01T{rng.randrange(24):02}:{rng.randrange(60):02}:00Z")
-        yield from (_pod(name, i, gpus, host) for i, host in enumerate(hosts))
+        yield from (_gang_pod(name, i, gpus, host) for i, host in enumerate(hosts))
 
 
 def _waiting_gang(rng: random.Random, name: str) -> Iterator[Raw]:
@@ -49,7 +50,7 @@ def _waiting_gang(rng: random.Random, name: str) -> Iterator[Raw]:
     level = {"topologyConstraint": {"requiredTopologyLevel": "rack"}} if rng.random() < 0.5 else {}
     need = max(pods - rng.choice((0, 0, 2)), 1)
     yield _gang(rng, name, need, created=f"2026-01-02T00:{rng.randrange(60):02}:00Z", **level)
-    yield from (_pod(name, i, gpus) for i in range(pods))
+    yield from (_gang_pod(name, i, gpus) for i in range(pods))
 
 
 def _gang(rng: random.Random, name: str, need: int, created: str, **spec: Any) -> Raw:
@@ -59,20 +60,14 @@ def _gang(rng: random.Random, name: str, need: int, created: str, **spec: Any) -
     return raw
 
 
-def _pod(gang: str, number: int, gpus: int, node: str = "") -> Raw:
-    requests = {GPU: str(gpus), "cpu": str(2 * gpus)}
-    spec: Raw = {"schedulerName": "muster", "containers": [{"name": "main", "resources": {"requests": requests}}]}
-    spec |= {"nodeName": node} if node else {}
-    raw = _object("v1", "Pod", f"{gang}-{number}", spec=spec, status={"phase": "Running" if node else "Pending"})
-    raw["metadata"] |= {"namespace": "team", "annotations": {"pod-group-name": gang}}
-    return raw
+def _gang_pod(gang: str, number: int, gpus: int, node: str = "") -> Raw:
+    requests: Raw = {GPU: str(gpus), "cpu": str(2 * gpus)}
+    phase = "Running" if node else "Pending"
+    return pod(f"{gang}-{number}", gang=gang, on=node, phase=phase, scheduler="muster", **requests)
 
 
-def _node(name: str, rack: str) -> Raw:
-    allocatable = {GPU: str(GPUS_OF_A_NODE), "cpu": "64", "pods": "110"}
-    raw = _object("v1", "Node", name, status={"allocatable": allocatable})
-    raw["metadata"]["labels"] = {"topology/rack": rack}
-    return raw
+def _gpu_node(name: str, rack: str) -> Raw:
+    return node(name, allocatable={GPU: str(GPUS_OF_A_NODE), "cpu": "64", "pods": "110"}, rack=rack)
 
 
 def _queue(name: str, gpus: int) -> Raw:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import muster
-from tests.support.factories import Raw, group, pod, podgroup, pods, topology
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, topology
 
 GPU = "nvidia.com/gpu"
 LEVELS = ("zone", "rack")  # a path of one part is a rack, of two a rack in a zone
@@ -24,7 +24,7 @@ def draw(picture: str) -> list[Raw]:
     lines = [line.split() for line in picture.splitlines() if line.strip()]
     levels = LEVELS[-max(len(_path(domain)) for domain, *_ in lines) :]
     drawn = [(domain, *node.split(":")) for domain, *nodes in lines for node in nodes]
-    nodes = [_node(name, gpus, domain, levels) for domain, name, gpus in drawn]
+    nodes = [_gpu_node(name, gpus, domain, levels) for domain, name, gpus in drawn]
     return [topology(*(f"topology/{level}" for level in levels)), *nodes]
 
 
@@ -99,11 +99,9 @@ def _path(domain: str) -> list[str]:
     return [] if domain == UNLABELLED else domain.split("/")
 
 
-def _node(name: str, gpus: str, domain: str, levels: Sequence[str]) -> Raw:
+def _gpu_node(name: str, gpus: str, domain: str, levels: Sequence[str]) -> Raw:
     labels = dict(zip((f"topology/{level}" for level in levels), _path(domain), strict=False))
-    allocatable = {GPU: gpus, "cpu": "64", "pods": "110"}
-    meta = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
+    return node(name, allocatable={GPU: gpus, "cpu": "64", "pods": "110"}, labels=labels)
 
 
 def _domain(node: Raw) -> str:

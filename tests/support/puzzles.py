@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 from tests.oracles.placement import Host, Part, PodClass, Puzzle
+from tests.support.factories import Raw, node, pod
 
 LEVELS = ("topology/zone", "topology/block", "topology/rack", "kubernetes.io/hostname")
 RESOURCES = ("nvidia.com/gpu", "cpu")
@@ -94,29 +95,24 @@ def manifests(puzzle: Puzzle, namespace: str = "team") -> list[dict[str, Any]]:
             "spec": {"levels": levels},
         }
     ]
-    objects += [_node(host) for host in puzzle.hosts]
+    objects += [_host_node(host) for host in puzzle.hosts]
     objects.append(_pod_group(puzzle, namespace))
     for part in puzzle.parts:
         number = 0
         for pod_class, count in part.pending:
             for _ in range(count):
-                objects.append(_pod(part.name, number, pod_class, namespace))
+                objects.append(_class_pod(part.name, number, pod_class, namespace))
                 number += 1
         for host in part.placed:
-            objects.append(_pod(part.name, number, PodClass((0, 0)), namespace, host))
+            objects.append(_class_pod(part.name, number, PodClass((0, 0)), namespace, host))
             number += 1
     return objects
 
 
-def _node(host: Host) -> dict[str, Any]:
+def _host_node(host: Host) -> Raw:
     labels = dict(zip(LEVELS, host.domains, strict=False)) | ({"kind": host.label} if host.label else {})
-    allocatable = dict(zip(RESOURCES, host.free, strict=True))
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": host.name, "labels": labels},
-        "status": {"allocatable": {name: str(amount) for name, amount in allocatable.items()}},
-    }
+    allocatable = {name: str(amount) for name, amount in zip(RESOURCES, host.free, strict=True)}
+    return node(host.name, allocatable=allocatable, labels=labels)
 
 
 def _pod_group(puzzle: Puzzle, namespace: str) -> dict[str, Any]:
@@ -138,27 +134,8 @@ def _pod_group(puzzle: Puzzle, namespace: str) -> dict[str, Any]:
     }
 
 
-def _pod(leaf: str, number: int, pod_class: PodClass, namespace: str, on: str = "") -> dict[str, Any]:
-    labels = {"kai.scheduler/subgroup-name": leaf} if leaf else {}
-    spec: dict[str, Any] = {
-        "schedulerName": "muster",
-        "containers": [
-            {
-                "name": "main",
-                "resources": {"requests": {n: str(a) for n, a in zip(RESOURCES, pod_class.asks, strict=True)}},
-            }
-        ],
-    }
-    spec |= {"nodeName": on} if on else {}
-    spec |= {"nodeSelector": {"kind": pod_class.label}} if pod_class.label else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{leaf or 'pod'}-{number}",
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": {"pod-group-name": "gang"},
-        },
-        "spec": spec,
-    }
+def _class_pod(leaf: str, number: int, pod_class: PodClass, namespace: str, on: str = "") -> Raw:
+    requests: Raw = {name: str(amount) for name, amount in zip(RESOURCES, pod_class.asks, strict=True)}
+    raw = pod(f"{leaf or 'pod'}-{number}", leaf, namespace=namespace, on=on, scheduler="muster", **requests)
+    raw["spec"] |= {"nodeSelector": {"kind": pod_class.label}} if pod_class.label else {}
+    return raw

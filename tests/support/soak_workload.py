@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import Struct
 
-Raw = dict[str, Any]
+from tests.support.factories import Raw, pod
+
 GPU = "nvidia.com/gpu"
 NAMESPACE = "soak"
 PROBE = "probe"
@@ -38,30 +38,33 @@ class Gang(Struct):
         """Its first pods."""
         for leaf, (number, gpus) in self.leaves.items():
             for i in range(number):
-                yield pod(f"{self.name}-{leaf or 'pod'}-{i}", self.name, leaf, gpus)
+                yield short_lived_pod(f"{self.name}-{leaf or 'pod'}-{i}", self.name, leaf, gpus)
 
 
-def pod(name: str, gang: str, leaf: str, gpus: int) -> Raw:
+def short_lived_pod(name: str, gang: str, leaf: str, gpus: int) -> Raw:
     """One pod that stops within a second or two."""
-    labels = {"app": gang} | ({"kai.scheduler/subgroup-name": leaf} if leaf else {})
-    asks = {"cpu": "100m"} | {GPU: str(gpus)}
-    container = {"name": "main", "image": "none:1", "resources": {"requests": asks, "limits": {GPU: str(gpus)}}}
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "labels": labels,
-            "annotations": {"pod-group-name": gang},
-        },
-        "spec": {"schedulerName": "muster", "terminationGracePeriodSeconds": 2, "containers": [container]},
-    }
+    limits = {GPU: str(gpus)}
+    requests: Raw = {"cpu": "100m", **limits}
+    raw = pod(
+        name,
+        leaf,
+        gang=gang,
+        namespace=NAMESPACE,
+        scheduler="muster",
+        image="none:1",
+        labels={"app": gang},
+        limits=limits,
+        **requests,
+    )
+    raw["spec"]["terminationGracePeriodSeconds"] = 2
+    return raw
 
 
 def replacement(old: Raw, number: int, leaf: str) -> Raw:
     """The same pod under a new name."""
     gang = old["metadata"]["annotations"]["pod-group-name"]
     gpus = int(old["spec"]["containers"][0]["resources"]["requests"][GPU])
-    return pod(f"{gang}-{leaf or 'pod'}-r{number}", gang, leaf, gpus)
+    return short_lived_pod(f"{gang}-{leaf or 'pod'}-r{number}", gang, leaf, gpus)
 
 
 def probe(number: int) -> tuple[Raw, Raw]:
@@ -69,7 +72,7 @@ def probe(number: int) -> tuple[Raw, Raw]:
     name = f"{PROBE}-{number}"
     spec = {"minMember": 1, "queue": PROBE, "priorityClassName": "high", "preemptibility": "preemptible"}
     group = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-    return group, pod(f"{name}-pod", name, "", 0)
+    return group, short_lived_pod(f"{name}-pod", name, "", 0)
 
 
 class Gangs:
