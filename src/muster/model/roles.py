@@ -58,11 +58,11 @@ def units_of(gang: Gang) -> tuple[Unit, ...]:
 
 def _units_of(gang: Gang) -> tuple[Unit, ...]:
     named = {stray.pod.rpartition("/")[2]: stray.named for stray in gang.strays}
-    first = [Unit(((named.get(one.name, ""), one),), leftover=True) for one in leftovers(gang)]
+    first = [Unit(((named.get(pod.name, ""), pod),), leftover=True) for pod in leftovers(gang)]
     shift = len(first)
     rest = (
-        Unit(one.pods, (*(range(shift) if one.core else ()), *(shift + number for number in one.inside)), core=one.core)
-        for one in units(gang.root)
+        Unit(unit.pods, (*(range(shift) if unit.core else ()), *(shift + i for i in unit.inside)), core=unit.core)
+        for unit in units(gang.root)
     )
     return (*first, *rest)
 

@@ -275,8 +275,8 @@ class Bounds:
         return self._facts[requirement.kind]
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _is(left: object, right: object) -> bool:
+    return left is right
 
 
 def least_requests(requirement: Requirement, requests: Asks) -> Ints:

@@ -162,7 +162,7 @@ class Leader:
         """
         self.stop()
         self._cooldown_until = self.clock() + self.settings.cooldown_seconds
-        log.error("gives the lease up, as it got nowhere", identity=self.identity, rests=self.settings.cooldown_seconds)
+        log.error("steps down, as it makes no progress", identity=self.identity, rests=self.settings.cooldown_seconds)
         if await abandon():
             await self.resign()
 

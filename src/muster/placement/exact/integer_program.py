@@ -80,9 +80,9 @@ class Groups:
                     wanted[key] += terms
         for key, terms in wanted.items():
             met = [(group_domain.met, 1) for group_domain in self.group_domains[key]]
-            one = int(key == (self.requirement.kind, everywhere.key))
-            self.model.add_row([*met, *((variable, -value) for variable, value in terms)], one, one)
-        for branch in (one for one in subtree(self.requirement) if one.total):
+            needed = int(key == (self.requirement.kind, everywhere.key))
+            self.model.add_row([*met, *((variable, -value) for variable, value in terms)], needed, needed)
+        for branch in (group for group in subtree(self.requirement) if group.total):
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
     def _node_sets_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:

@@ -141,9 +141,9 @@ class Requirements:
                     by_name[group.name] = self._leaf_of(group, wanted[group.name])
                 continue
             inside = [by_name.pop(child.name) for child in group.children if child.name in by_name]
-            requirements = tuple(one for one in inside if isinstance(one, Requirement))
+            requirements = tuple(child for child in inside if isinstance(child, Requirement))
             if inside:
-                broken = [one for one in inside if isinstance(one, Impossible)]
+                broken = [child for child in inside if isinstance(child, Impossible)]
                 by_name[group.name] = (
                     broken[0] if broken else self._derive(group, len(requirements), children=requirements)
                 )

@@ -67,7 +67,9 @@ class PlanExecution:
         if self.is_open:
             self._submitted.update(bindings)
             binder, pool = self._applier.binder, self._applier.write_pool
-            pool.add([BindingWrite(binder, one, self._uid(one.key), self._term, self._tally) for one in bindings])
+            pool.add(
+                [BindingWrite(binder, binding, self._uid(binding.key), self._term, self._tally) for binding in bindings]
+            )
 
     def finish(self, plan: CyclePlan, pods: Mapping[str, Pod]) -> None:
         """The plan is complete: submits evictions, nominations, and bindings that were not submitted before.
@@ -122,6 +124,6 @@ class PlanExecution:
 
 def concerned_pods(plan: CyclePlan, pods: Mapping[str, Pod]) -> dict[str, Pod]:
     """The pods that a plan does something to, and those that wait with a nominated node, by `namespace/name`."""
-    named = {one.key for one in (*plan.nominations, *plan.bindings, *plan.evictions)}
+    named = {decision.key for decision in (*plan.nominations, *plan.bindings, *plan.evictions)}
     nominated = {name: pod for name, pod in pods.items() if is_nominated(pod)}
     return nominated | {name: pods[name] for name in named if name in pods}

@@ -24,13 +24,13 @@ class VolumeBinder:
         self.cluster, self.cache, self.clock = cluster, cache, clock
         self._written: dict[str, tuple[str, float]] = {}  # by the uid of a claim: the node, and when
 
-    async def select_node(self, one: Binding) -> None:
-        """Writes the node on every claim of the pod that waits for it. ApiError: not all of them took it."""
-        pod = self.cache.pod(one.key)
+    async def select_node(self, binding: Binding) -> None:
+        """Writes the node on every claim of the pod that waits for it. ApiError: the API server rejected one."""
+        pod = self.cache.pod(binding.key)
         for name in claims_of(pod) if pod is not None else ():
             claim = self._waiting(name)
-            if claim is not None and selected_node(claim) != one.node:
-                await self._select(claim, one.node)
+            if claim is not None and selected_node(claim) != binding.node:
+                await self._select(claim, binding.node)
 
     async def _select(self, claim: PersistentVolumeClaim, node: str) -> None:
         other = selected_node(claim) or self._unseen(claim.metadata.uid)

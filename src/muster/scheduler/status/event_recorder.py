@@ -29,7 +29,7 @@ STRAY_PODS = "StrayPods"
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
 KEPT_SECONDS = 3600.0  # how long API servers keep an Event that is not updated
-Series = tuple[str, str, str, str, str]  # what tells events apart: kind, namespace, name, uid, and the reason
+Series = tuple[str, str, str, str, str]  # what identifies an Event: kind, namespace, name, uid, and the reason
 
 
 class CountedEvent(Struct, frozen=True):
