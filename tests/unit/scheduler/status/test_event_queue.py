@@ -82,8 +82,8 @@ class Scene:
         )
 
     def add(self, done: Iterable[Binding | Eviction]) -> None:
-        for one in done:
-            self.queue.add(one, f"uid-{one.pod}", 0)
+        for write in done:
+            self.queue.add(write, f"uid-{write.pod}", 0)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

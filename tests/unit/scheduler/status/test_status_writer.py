@@ -103,7 +103,7 @@ class Bench:
         )
 
     def news(self, **unsettled: str) -> None:
-        raw = [one for kind in (NODES, PODS, POD_GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
+        raw = [item for kind in (NODES, PODS, POD_GROUPS, QUEUES) for item in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
         self.status_writer.submit(
@@ -338,11 +338,11 @@ async def test_a_replica_that_does_not_lead_writes_nothing_and_remembers_nothing
         bench.leadership.leading = True
         bench.news()
         await bench.reported()
-        said = len(bench.cluster.log)
+        requests = len(bench.cluster.log)
         bench.status_writer.forget()
         bench.news()
         await bench.reported()
-    assert (said, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
+    assert (requests, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
 
 
 async def test_a_pod_that_is_being_bound_gets_no_waiting_condition() -> None:
@@ -421,7 +421,7 @@ async def test_an_event_that_is_gone_is_created_again() -> None:
         await world.time.advance(AGAIN_SECONDS)
         bench.news()
         await bench.reported()
-    assert [counts(one) for one in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
+    assert [counts(event) for event in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
     assert bench.failed == [False, False]
 
 
@@ -441,7 +441,7 @@ async def test_an_event_without_an_answer_is_counted_once(verb: str) -> None:
                 await bench.reported()
             await world.time.advance(AGAIN_SECONDS)
     assert True in bench.failed
-    assert [counts(one)[:2] for one in events(world)] == [("NoRoom", 2)]
+    assert [counts(event)[:2] for event in events(world)] == [("NoRoom", 2)]
 
 
 async def test_a_podgroup_that_was_created_again_has_events_of_its_own() -> None:
@@ -455,8 +455,8 @@ async def test_a_podgroup_that_was_created_again_has_events_of_its_own() -> None
         again = world.create(POD_GROUPS, group("g0", minMember=1))
         bench.news()
         await bench.reported()
-    assert [counts(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
-    assert again["metadata"]["uid"] in {one["involvedObject"]["uid"] for one in events(world)}
+    assert [counts(event)[:2] for event in events(world)] == [("NoRoom", 1)] * 2
+    assert again["metadata"]["uid"] in {event["involvedObject"]["uid"] for event in events(world)}
 
 
 async def test_a_gang_with_the_longest_name_has_events() -> None:
@@ -467,9 +467,9 @@ async def test_a_gang_with_the_longest_name_has_events() -> None:
     async with bench.running():
         bench.news()
         await bench.reported()
-    (one,) = events(world)
+    (event,) = events(world)
     assert bench.failed == [False]
-    assert re.fullmatch(r"a{199}\.[0-9a-f]{16}", one["metadata"]["name"])
+    assert re.fullmatch(r"a{199}\.[0-9a-f]{16}", event["metadata"]["name"])
 
 
 async def test_the_recorder_forgets_events_that_have_expired() -> None:
@@ -477,8 +477,8 @@ async def test_the_recorder_forgets_events_that_have_expired() -> None:
     world = World([])
     recorder = EventRecorder(world.memory, lambda: world.seconds)
     for i in range(100):
-        one = gpu_pod(f"p{i}", "")
-        lost, _ = decode(one, Pod)
+        pod = gpu_pod(f"p{i}", "")
+        lost, _ = decode(pod, Pod)
         await recorder.record(about_stray(Stray(f"default/p{i}", "NoPodGroup"), lost, world.time.now()))
         await world.time.advance(KEPT_SECONDS / 10)
     assert len(recorder._recorded) == 11
@@ -488,8 +488,8 @@ async def test_the_recorder_forgets_events_that_have_expired() -> None:
 
 
 def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
-    one = gpu_pod(name, "g", leaf=leaf)
-    return one | {"spec": one["spec"] | spec}
+    pod = gpu_pod(name, "g", leaf=leaf)
+    return pod | {"spec": pod["spec"] | spec}
 
 
 @pytest.mark.parametrize("mark", [True, False])
@@ -590,8 +590,12 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
 # what is not looked at again ------------------------------------------------------------------------------------------
 
 
-def _written(drafted: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
-    return sorted((address, one.kind, repr(one.content)) for address, updates in drafted.items() for one in updates)
+def _written(updates_by_object: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
+    return sorted(
+        (address, update.kind, repr(update.content))
+        for address, updates in updates_by_object.items()
+        for update in updates
+    )
 
 
 @settings(max_examples=100)
@@ -603,12 +607,12 @@ def test_updates_with_memory_equal_updates_without(history: History) -> None:
         cache.handle(struct, news_of(raw, word))
         for cycle in range(3 if look else 0):
             snapshot = cache.snapshot(EPOCH)
-            news = CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)
-            drafted = builder.updates(news)
-            assert _written(drafted) == _written(UpdateBuilder().updates(news))
-            for updates in drafted.values():
-                for one in updates:
-                    _store(cache, one)
+            outcome = CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)
+            updates_by_object = builder.updates(outcome)
+            assert _written(updates_by_object) == _written(UpdateBuilder().updates(outcome))
+            for updates in updates_by_object.values():
+                for update in updates:
+                    _store(cache, update)
 
 
 def _store(cache: Cache, update: StatusUpdate) -> None:
@@ -644,8 +648,8 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     for cycle in range(4):
         snapshot = cache.snapshot(EPOCH)
         for updates in builder.updates(CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)).values():
-            for one in updates:
-                _store(cache, one)
+            for update in updates:
+                _store(cache, update)
     assert seen[0] == 1
     assert seen[-1] == 0
 
@@ -702,11 +706,11 @@ async def test_an_update_that_is_not_answered_is_given_up() -> None:
 def _build_and_store(cache: Cache, builder: UpdateBuilder) -> list[str]:
     """The kinds of updates of PodGroups, which are stored."""
     snapshot = cache.snapshot(EPOCH)
-    drafted = builder.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
-    updates = [one for some in drafted.values() for one in some if one.resource == POD_GROUPS]
-    for one in updates:
-        _store(cache, one)
-    return [one.kind for one in updates]
+    updates_by_object = builder.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
+    updates = [update for some in updates_by_object.values() for update in some if update.resource == POD_GROUPS]
+    for update in updates:
+        _store(cache, update)
+    return [update.kind for update in updates]
 
 
 HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
