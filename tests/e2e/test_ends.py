@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.e2e.test_run import free_port
+from tests.e2e.installed import free_port
 from tests.support.factories import Raw
 from tests.support.live.objects import gpu_pod, group, leaf
 

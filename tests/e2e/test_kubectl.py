@@ -14,32 +14,26 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.kube.cluster import Raw
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
+from tests.support.factories import node, pod
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason=MISSING)
 
 
-def pod(name: str, **spec: Any) -> Raw:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": {"containers": [{"name": "main", "image": "x"}], **spec},
-    }
+def plain_pod(name: str, **spec: Any) -> Raw:
+    """A pod outside any gang, in the namespace of the command; keyword arguments are fields of its spec."""
+    raw = pod(name, gang="", namespace="", image="x", labels={"app": name})
+    raw["spec"] |= spec
+    return raw
 
 
-def node(name: str) -> Raw:
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"node-role.kubernetes.io/gpu": ""}},
-        "status": {
-            "conditions": [ready],
-            "capacity": {"cpu": "8"},
-            "allocatable": {"cpu": "8"},
-            "nodeInfo": {"kubeletVersion": "v1.33.0"},
-        },
+def ready_node(name: str) -> Raw:
+    raw = node(name, allocatable={"cpu": "8"}, labels={"node-role.kubernetes.io/gpu": ""})
+    raw["status"] |= {
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "capacity": {"cpu": "8"},
+        "nodeInfo": {"kubeletVersion": "v1.33.0"},
     }
+    return raw
 
 
 def podgroup(name: str, minimum: int = 2) -> Raw:
@@ -95,8 +89,8 @@ class Cluster:
 
     def nodes(self, *names: str) -> None:
         for name in names:
-            self.store.create(NODES, node(name))
-            self.store.patch(NODES, "", name, {"status": node(name)["status"]}, subresource="status")
+            self.store.create(NODES, ready_node(name))
+            self.store.patch(NODES, "", name, {"status": ready_node(name)["status"]}, subresource="status")
 
 
 @asynccontextmanager
@@ -119,7 +113,7 @@ async def test_get_shows_columns(cluster: Cluster) -> None:
     """As the server makes them; more of them with -o wide."""
     kubectl = cluster.kubectl
     cluster.nodes("n1")
-    await kubectl("create", "-f", "-", send=[pod("a"), pod("b"), podgroup("g")])
+    await kubectl("create", "-f", "-", send=[plain_pod("a"), plain_pod("b"), podgroup("g")])
     cluster.place("a", "n1")
     pods = await kubectl.table("get", "pods")
     assert [row[:4] for row in pods] == [
@@ -144,8 +138,8 @@ async def test_get_has_every_form(cluster: Cluster) -> None:
     """-o yaml, json, name, jsonpath, custom-columns; -A, -l, --field-selector, --sort-by."""
     kubectl = cluster.kubectl
     await kubectl("create", "namespace", "other")
-    await kubectl("create", "-f", "-", send=[pod("b"), pod("a")])
-    await kubectl("create", "-n", "other", "-f", "-", send=pod("c"))
+    await kubectl("create", "-f", "-", send=[plain_pod("b"), plain_pod("a")])
+    await kubectl("create", "-n", "other", "-f", "-", send=plain_pod("c"))
     assert "kind: Pod" in await kubectl("get", "pod", "a", "-o", "yaml")
     assert (await kubectl.json("get", "pods"))["kind"] == "List"
     assert await kubectl("get", "pods", "-o", "name") == "pod/a\npod/b\n"
@@ -167,14 +161,14 @@ async def test_get_has_every_form(cluster: Cluster) -> None:
 async def test_get_pages_through_many(cluster: Cluster) -> None:
     """--chunk-size."""
     for i in range(7):
-        cluster.store.create(PODS, pod(f"p{i}"), namespace="default")
+        cluster.store.create(PODS, plain_pod(f"p{i}"), namespace="default")
     assert len((await cluster.kubectl("get", "pods", "--chunk-size", "3", "-o", "name")).splitlines()) == 7
 
 
 async def test_get_watches(cluster: Cluster) -> None:
     """`-w` prints what is there, and then a line for each change."""
     kubectl = cluster.kubectl
-    await kubectl("create", "-f", "-", send=pod("a"))
+    await kubectl("create", "-f", "-", send=plain_pod("a"))
     cluster.nodes("n1")
     async with kubectl.running("get", "pods", "-w", "--output-watch-events") as process, asyncio.timeout(30):
         assert process.stdout
@@ -196,7 +190,7 @@ async def test_describe_prints_an_object_and_its_events(cluster: Cluster) -> Non
     """Built-in kinds and ours; nodes with their pods."""
     kubectl = cluster.kubectl
     cluster.nodes("n1")
-    await kubectl("create", "-f", "-", send=[pod("a"), podgroup("g")])
+    await kubectl("create", "-f", "-", send=[plain_pod("a"), podgroup("g")])
     cluster.place("a", "n1")
     event = {
         "apiVersion": "v1",
@@ -331,7 +325,7 @@ async def test_scale(cluster: Cluster) -> None:
 
 
 def owned(name: str, owner: Raw) -> Raw:
-    raw = pod(name)
+    raw = plain_pod(name)
     raw["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
     ]
@@ -369,7 +363,7 @@ async def test_delete_waits_for_finalizers(cluster: Cluster) -> None:
 async def test_delete_many(cluster: Cluster) -> None:
     """--all, -l, -f, --force, --ignore-not-found; a namespace goes with all that is in it."""
     kubectl = cluster.kubectl
-    await kubectl("create", "-f", "-", send=[pod("a"), pod("b"), pod("c")])
+    await kubectl("create", "-f", "-", send=[plain_pod("a"), plain_pod("b"), plain_pod("c")])
     assert 'pod "a"' in await kubectl("delete", "pods", "-l", "app=a", "--now")
     assert 'pod "b" force deleted' in await kubectl("delete", "pod", "b", "--force", "--grace-period=0")
     assert 'pod "c"' in await kubectl("delete", "pods", "--all", "--force")
@@ -385,7 +379,7 @@ async def test_wait_for_a_condition(cluster: Cluster) -> None:
     """It ends when the condition comes, and not before."""
     kubectl = cluster.kubectl
     cluster.nodes("n1")
-    await kubectl("create", "-f", "-", send=pod("a"))
+    await kubectl("create", "-f", "-", send=plain_pod("a"))
     with pytest.raises(Refused, match="timed out"):
         await kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout", "1s")
     waiting = asyncio.create_task(kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout", "30s"))
@@ -399,7 +393,7 @@ async def test_cordon_and_drain(cluster: Cluster) -> None:
     """Pods leave by eviction, and a budget can hold them back."""
     kubectl = cluster.kubectl
     cluster.nodes("n1", "n2")
-    await kubectl("create", "-f", "-", send=[pod("a", terminationGracePeriodSeconds=0), pod("b")])
+    await kubectl("create", "-f", "-", send=[plain_pod("a", terminationGracePeriodSeconds=0), plain_pod("b")])
     cluster.place("a", "n1")
     cluster.place("b", "n2")
     assert await kubectl("cordon", "n2") == "node/n2 cordoned\n"

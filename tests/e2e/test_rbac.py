@@ -35,7 +35,7 @@ from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
 from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.support.apiserver.apiserver import ApiServer
-from tests.support.factories import podgroup
+from tests.support.factories import pod, podgroup
 
 SPACE = "rbac"
 ACCOUNT = f"system:serviceaccount:{HOME}:muster"
@@ -145,17 +145,14 @@ def used(right: Call, calls: list[Call]) -> bool:
 # a small scenario that brings about everything but faults -------------------------------------------------------------
 
 
-def pod(name: str, gang: str) -> Raw:
+def gpu_pod(name: str, gang: str) -> Raw:
+    """A pod of 4 GPUs on the nodes of this test; in the gang `high` with a volume."""
     limits = {"nvidia.com/gpu": "4"}
-    spec = {
-        "schedulerName": SPACE,
-        "nodeSelector": {"rbac": "yes"},
-        "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
-    }
+    raw = pod(name, gang=gang, namespace=SPACE, scheduler=SPACE, image="none", limits=limits)
+    raw["spec"]["nodeSelector"] = {"rbac": "yes"}
     if gang == "high":
-        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    meta = {"name": name, "namespace": SPACE, "annotations": {"pod-group-name": gang}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        raw["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return raw
 
 
 def claim(name: str) -> Raw:
@@ -221,12 +218,12 @@ async def scenario(apiserver: ApiServer, cluster: Cluster) -> None:
 
         await until(accepted)
         for i in range(2):
-            await cluster.create(PODS, pod(f"{name}-{i}", name))
+            await cluster.create(PODS, gpu_pod(f"{name}-{i}", name))
         if name == "high":
             await leave(cluster)
         await bound(cluster, name)
     for i in range(2):
-        await cluster.create(PODS, pod(f"low-again-{i}", "low"))
+        await cluster.create(PODS, gpu_pod(f"low-again-{i}", "low"))
     await until(lambda: has_condition(cluster, "low", "NoRoom"))
     await until(lambda: queue_tells(cluster))
     await until(lambda: event_tells(cluster))
@@ -276,7 +273,7 @@ async def forbidden(account: Cluster) -> None:
         account.list(SECRETS),
         account.get(SECRETS, HOME, "another"),
         account.get(SECRETS, SPACE, "muster-webhook-certificates"),
-        account.create(PODS, pod("intruder", "low")),
+        account.create(PODS, gpu_pod("intruder", "low")),
         account.delete(PODS, SPACE, "high-0"),
         account.patch(NODES, "", "rbac-a", {"metadata": {"labels": {"a": "b"}}}),
         account.delete(POD_GROUPS, SPACE, "high"),

@@ -2,10 +2,9 @@
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -17,39 +16,20 @@ from muster.api.resources import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QU
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
+from tests.e2e.installed import free_port, until
 from tests.support.apiserver.apiserver import ApiServer
-from tests.support.factories import podgroup
+from tests.support.factories import node, pod, podgroup
 
 SHORT = "leaderElection: {leaseSeconds: 5, renewDeadlineSeconds: 3, retrySeconds: 1}\n"
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def gpu_pod(name: str) -> Raw:
+    limits = {"nvidia.com/gpu": "4"}
+    return pod(name, namespace="run", scheduler="muster", image="none", limits=limits)
 
 
-def pod(name: str) -> Raw:
-    spec = {
-        "schedulerName": "muster",
-        "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "4"}}}],
-    }
-    meta = {"name": name, "namespace": "run", "annotations": {"pod-group-name": "gang"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def node(name: str) -> Raw:
-    allocatable = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
-
-
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
-    for _ in range(int(seconds / 0.2)):
-        if await holds():
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError("waited in vain")
+def gpu_node(name: str) -> Raw:
+    return node(name, allocatable={"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"})
 
 
 async def made(cluster: Cluster, name: str) -> None:
@@ -131,7 +111,7 @@ async def seats(cluster: Cluster) -> list[str]:
 async def gang(cluster: Cluster, pods: int) -> None:
     await cluster.create(POD_GROUPS, podgroup(minMember=pods, namespace="run", queue="run"))
     for i in range(pods):
-        await cluster.create(PODS, pod(f"run-{i}"))
+        await cluster.create(PODS, gpu_pod(f"run-{i}"))
 
 
 async def test_a_gang_is_bound_whole_and_its_status_says_so(
@@ -140,7 +120,7 @@ async def test_a_gang_is_bound_whole_and_its_status_says_so(
     """G1, E3, health and metrics, and a graceful end: the lease is given back on SIGTERM."""
     await gang(cluster, 3)
     with replica(apiserver, tmp_path) as muster:
-        await cluster.create(NODES, node("run-a"))
+        await cluster.create(NODES, gpu_node("run-a"))
 
         async def waits() -> bool:
             stored = await cluster.get(POD_GROUPS, "run", "gang")
@@ -149,7 +129,7 @@ async def test_a_gang_is_bound_whole_and_its_status_says_so(
 
         await until(waits)
         assert not any(await seats(cluster)), "half a gang"
-        await cluster.create(NODES, node("run-b"))
+        await cluster.create(NODES, gpu_node("run-b"))
 
         async def runs() -> bool:
             return all(await seats(cluster))
@@ -177,7 +157,7 @@ async def test_a_replica_that_stands_by_is_ready_and_takes_over(
     apiserver: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
     """I9: one leads; when it stops, the other goes on within a few seconds, without any change to wake it."""
-    await cluster.create(NODES, node("run-a"))
+    await cluster.create(NODES, gpu_node("run-a"))
     with replica(apiserver, tmp_path, SHORT) as first:
         await until(first.leads)
         with replica(apiserver, tmp_path, f"{SHORT}scheduling: {{idleCycleSeconds: 3600}}\n") as second:
