@@ -1,7 +1,8 @@
 """Reflector: lists one kind of object, watches it, resumes the watch where it broke, and relists where it must.
 
-Works on any Cluster. A consumer needs no memory of lists: it receives each object that is new or differs, each object
-that is gone, and then `ListCompleted`. A later list brings only what differs from what the consumer has received.
+Works on any Cluster; reflector and cache together are an informer. A consumer needs no memory of lists: it receives
+each object that is new or differs, each object that is gone, and then `ListCompleted`. A later list brings only what
+differs from what the consumer has received.
 """
 
 import asyncio
