@@ -24,8 +24,8 @@ from tests.oracles.fair_shares import GPU
 from tests.oracles.objects import CheckedGang, ObjectIndex, asks, key_of, name, owner, phase, terminating
 from tests.oracles.placement import Host, Part, PodClass, feasible
 from tests.oracles.placement import Puzzle as Fit
-
-Raw = dict[str, Any]
+from tests.support import factories
+from tests.support.factories import Raw
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"
 RUNS, STEPS = (1_000, 100) if NIGHTLY else (30, 50)
@@ -69,7 +69,7 @@ class Run:
         self.plan: Raw = {}
         self.wanted: dict[str, dict[str, tuple[int, int]]] = {}  # gang -> leaf -> how many pods, and how large
         rng = self.rng
-        nodes = [self._node(i, f"r{rng.randrange(3)}", rng.choice((2, 4, 4, 8))) for i in range(rng.randint(3, 8))]
+        nodes = [_gpu_node(i, f"r{rng.randrange(3)}", rng.choice((2, 4, 4, 8))) for i in range(rng.randint(3, 8))]
         self.total = sum(int(node["status"]["allocatable"][GPU]) for node in nodes)
         self.objects: list[Raw] = [
             _object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]}),
@@ -80,11 +80,6 @@ class Run:
         self.lost: list[Raw] = []  # nodes that may come back
 
     # what there is
-
-    def _node(self, i: int, rack: str, gpus: int) -> Raw:
-        node = _object("v1", "Node", f"n{i}", status={"allocatable": {GPU: str(gpus), "pods": "110"}})
-        node["metadata"]["labels"] = {"topology/rack": rack}
-        return node
 
     def _queues(self) -> Iterator[Raw]:
         rng, left = self.rng, self.total
@@ -204,7 +199,7 @@ class Run:
                     pod for pod in mine if pod["metadata"]["labels"].get("kai.scheduler/subgroup-name", "") == leaf
                 ]
                 for _ in range(wanted - len(there)):
-                    self.objects.append(self._pod(gang["metadata"]["name"], leaf, size))
+                    self.objects.append(self._new_pod(gang["metadata"]["name"], leaf, size))
 
     def _keep_notes(self) -> None:
         """Since when a gang, or a part of it, is short; and no longer than it is."""
@@ -221,18 +216,12 @@ class Run:
             elif groups := {group: old.get(group, self.stamp()) for group in sorted(known)}:
                 notes[STALE_GROUPS] = json.dumps(groups)
 
-    def _pod(self, gang: str, leaf: str, size: int) -> Raw:
+    def _new_pod(self, gang: str, leaf: str, size: int) -> Raw:
         self.number += 1
-        spec = {
-            "schedulerName": "muster",
-            "containers": [{"name": "main", "resources": {"requests": {GPU: str(size)}}}],
-        }
-        raw = _object(
-            "v1", "Pod", f"{gang}-{self.number:05}", namespace="team", created=self.stamp(), spec=spec, status={}
+        requests: Raw = {GPU: str(size)}
+        return factories.pod(
+            f"{gang}-{self.number:05}", leaf, gang=gang, created=self.stamp(), scheduler="muster", **requests
         )
-        raw["metadata"]["annotations"] = {"pod-group-name": gang}
-        raw["metadata"]["labels"] = {"kai.scheduler/subgroup-name": leaf} if leaf else {}
-        return raw
 
     # what happens
 
@@ -303,6 +292,10 @@ EVENTS = (
     Run.find,
     Run.decide,
 )
+
+
+def _gpu_node(i: int, rack: str, gpus: int) -> Raw:
+    return factories.node(f"n{i}", allocatable={GPU: str(gpus), "pods": "110"}, rack=rack)
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "", created: str = "", **more: Any) -> Raw:

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.plans import data
+from tests.support import factories
+from tests.support.factories import Raw
 from tests.support.virtual import LeafTemplate, VirtualCluster, Workload, gang_of, key_of
 
-Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
 NAMESPACE = "team"
 OTHER = "default-scheduler"
@@ -46,7 +47,7 @@ class RandomCluster:
         self.touched: set[str] = set()
         self.arrived: set[str] = set()
         self.lost: list[Raw] = []
-        nodes = [self._node(i) for i in range(rng.randint(2, 6))]
+        nodes = [self._racked_node(i) for i in range(rng.randint(2, 6))]
         self.gpus = sum(int(node["status"]["allocatable"][GPU]) for node in nodes)
         levels = [{"nodeLabel": "topology/zone"}, {"nodeLabel": "topology/rack"}]
         self.cluster = VirtualCluster(
@@ -94,11 +95,10 @@ class RandomCluster:
 
     # what there is --------------------------------------------------------------------------------------------------
 
-    def _node(self, i: int) -> Raw:
+    def _racked_node(self, i: int) -> Raw:
         rack = self.rng.randrange(3)
-        node = _object("v1", "Node", f"n{i}", status={"allocatable": {GPU: self.rng.choice("2448"), "pods": "110"}})
-        node["metadata"]["labels"] = {"topology/zone": f"z{rack // 2}", "topology/rack": f"r{rack}"}
-        return node
+        allocatable = {GPU: self.rng.choice("2448"), "pods": "110"}
+        return factories.node(f"n{i}", allocatable=allocatable, zone=f"z{rack // 2}", rack=f"r{rack}")
 
     def _queues(self) -> Iterator[Raw]:
         rng, left = self.rng, self.gpus

@@ -24,6 +24,7 @@ from muster.planning.decision import CyclePlan
 from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
+from tests.support import factories
 
 Raw = dict[str, Any]
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -187,26 +188,22 @@ class VirtualCluster:
             alive = Counter(leaf_of(pod) for pod in self.pods(gang) if not (workload.is_eager and is_terminating(pod)))
             for leaf, template in workload.leaves.items():
                 for _ in range(template.pods - alive[leaf]):
-                    self.put(self._pod(workload, leaf, template))
+                    self.put(self._member_pod(workload, leaf, template))
         self._short.clear()
 
-    def _pod(self, workload: Workload, leaf: str, template: LeafTemplate) -> Raw:
+    def _member_pod(self, workload: Workload, leaf: str, template: LeafTemplate) -> Raw:
         self._number += 1
         meta = workload.group["metadata"]
-        labels = {"app": meta["name"], **template.labels} | ({names.SUBGROUP: leaf} if leaf else {})
-        container = {"name": "main", "resources": {"requests": dict(template.requests)}}
-        raw = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"{meta['name']}-{self._number:06}",
-                "namespace": meta.get("namespace", names.DEFAULT_NAMESPACE),
-                "labels": labels,
-                "annotations": {names.POD_GROUP: meta["name"]},
-            },
-            "spec": {"schedulerName": workload.scheduler, "containers": [container]},
-            "status": {"phase": "Pending"},
-        }
+        raw = factories.pod(
+            f"{meta['name']}-{self._number:06}",
+            leaf,
+            gang=meta["name"],
+            namespace=meta.get("namespace", names.DEFAULT_NAMESPACE),
+            phase="Pending",
+            scheduler=workload.scheduler,
+            labels={"app": meta["name"], **template.labels},
+            **dict[str, Any](template.requests),
+        )
         return self._stamped(raw)
 
     def _stamped(self, raw: Raw) -> Raw:
