@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.api_server import application, server_context
-from tests.e2e.asgi import Reply, ask
 from tests.property.values import NASTY, with_each_value
+from tests.support.asgi import Answered, ask
 
 CI = settings().max_examples <= 1000
 LONGEST_SECONDS = 5.0
@@ -250,7 +250,7 @@ BEGIN = [
 ]
 
 
-async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Reply]:
+async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Answered]:
     app = application(server_context(ClusterStore()))
     async with asyncio.timeout(LONGEST_SECONDS * len(sent)):
         for call in begin:

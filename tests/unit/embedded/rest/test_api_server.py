@@ -24,7 +24,7 @@ from muster.embedded.rest.watch_stream import OpenWatches
 from muster.embedded.server import serve
 from muster.embedded.store.kinds import BUILT_IN
 from muster.errors import InputError
-from tests.e2e.asgi import ask
+from tests.support.asgi import ask
 from tests.support.factories import pod
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
