@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from muster.scheduler.apply.write_state import WriteResult
 
+MOST_IN_FLIGHT = 4  # times the number of places: late writes, too
+
 
 class PendingWrite(Protocol):
     """One write that was decided."""
@@ -64,7 +66,8 @@ class PendingWrites:
     """The writes that may be sent now, owner by owner; the extras of a gang come once its whole core is bound.
 
     No owner takes more than half of the places, and neither do all late ones together: writes that are not answered do
-    not hold up the others.
+    not hold up the others. Only when several times as many as there are places hang, nothing more is sent until one of
+    them ends or times out: an API server that is stuck is not sent more and more.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -121,7 +124,8 @@ class PendingWrites:
 
     def take(self) -> tuple[OwnerWrites, PendingWrite] | None:
         """The next write, and its owner; None: none is ready, or no place is free."""
-        if self._in_flight - max(self._late - self._half, 0) >= self._at_once:
+        counted = self._in_flight - max(self._late - self._half, 0)
+        if counted >= self._at_once or self._in_flight >= self._at_once * MOST_IN_FLIGHT:
             return None
         while self._queue and not self._queue[0].ready:
             self._queue.popleft().is_queued = False  # its writes were dropped while it was queued

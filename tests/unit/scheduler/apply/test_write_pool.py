@@ -275,6 +275,26 @@ async def test_cycles_that_hang_add_half_of_the_slots_each_and_no_more() -> None
     await write_pool.stop()
 
 
+async def test_however_many_cycles_hang_the_requests_in_flight_are_bounded() -> None:
+    """Four times the places; once answers come, everything that was sent is settled and new gangs are served."""
+    cluster, write_pool = Cluster(Random(0), hangs=1.0), WritePool(4)
+    for cycle in range(40):
+        write_pool.begin_cycle()
+        for i in range(6):
+            write_pool.add(cluster.gang(f"g{cycle}-{i}", 1, 0))
+        await write_pool.end_cycle(0.001)
+    assert cluster.most == 4 * 4
+    cluster.hangs = 0.0
+    cluster.go.set()
+    async with asyncio.timeout(5):
+        while not write_pool.at_rest:
+            await asyncio.sleep(0.0002)
+    write_pool.begin_cycle()
+    write_pool.add(cluster.gang("fresh", 2, 1))
+    assert await write_pool.end_cycle(60.0) == frozenset()
+    await write_pool.stop()
+
+
 async def test_an_urgent_write_is_sent_before_all_that_wait() -> None:
     """Evictions: it takes time until capacity is free."""
     sent: list[str] = []
