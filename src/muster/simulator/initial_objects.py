@@ -139,8 +139,9 @@ def _create(store: ClusterStore, identities: _CapturedIdentities, kind: Kind, do
     try:
         with identities.creating(_moment(metadata.get("creationTimestamp")), _text(metadata.get("uid"))):
             stored = store.create(resource, {**raw, "metadata": user_fields})
-        if isinstance(raw.get("status"), dict) and "status" in kind.subresources:
-            stored = store.replace(resource, {**stored, "status": raw["status"]}, "status")
+        status = raw.get("status")  # `kubectl create --dry-run -o yaml` writes an empty one
+        if isinstance(status, dict) and status and "status" in kind.subresources:
+            stored = store.replace(resource, {**stored, "status": status}, "status")
         if resource == PODS:
             _delete_terminating(store, identities, stored, metadata)
     except ApiError as error:

@@ -35,7 +35,6 @@ def obj(kind: str, name: str, api_version: str = "v1", namespace: str = "", **fi
 def stated_pod(name: str, node: str = "", namespace: str = "", **fields: Raw) -> Raw:
     """A pod outside any gang; keyword arguments are merged into its metadata and spec, or are its status."""
     raw = pod(name, gang="", namespace=namespace, on=node, image="x")
-    del raw["status"]  # a stated status is kept, even an empty one
     return raw | {field: raw.get(field, {}) | value for field, value in fields.items()}
 
 
@@ -108,6 +107,12 @@ def test_a_captured_object_keeps_uid_and_creation_time() -> None:
     assert c["creationTimestamp"][:4] >= "2026"
     store.create(PODS, stated_pod("later"))
     assert store.get(PODS, "default", "later")["metadata"]["creationTimestamp"] >= c["creationTimestamp"]
+
+
+def test_an_empty_status_in_a_file_counts_as_none() -> None:
+    """`kubectl create --dry-run=client -o yaml` writes `status: {}`: such a pod is Pending like any other."""
+    store = create_cluster(documents([stated_pod("a", status={})])).store
+    assert store.get(PODS, "default", "a")["status"]["phase"] == "Pending"
 
 
 def test_a_captured_pod_keeps_its_status() -> None:
