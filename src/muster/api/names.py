@@ -18,6 +18,17 @@ TOPOLOGY: Final = "kai.scheduler/topology"  # annotation
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"  # annotation
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"  # annotation
 
+# on workloads: how the pod grouper reads them
+SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"  # annotation or label: any value
+BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"  # annotation
+SEGMENT_SIZE: Final = "kai.scheduler/segment-size"  # annotation
+SEGMENT_TOPOLOGY_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"  # annotation
+SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"  # annotation
+PROJECT: Final = "project"  # label: the queue, where no label names one
+
+# on pods and PodGroups that muster grouped: the kind whose rule chose the PodGroup
+GROUPED_BY: Final = "muster.dev/grouped-by"  # annotation
+
 # on PodGroups: the only memory of gangs that fall short (S2, S3) and of run times; RFC 3339
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"  # annotation
 STALE_SUBGROUPS: Final = "muster.dev/stale-subgroups"  # annotation: JSON, SubGroup -> since when

@@ -139,6 +139,32 @@ class Disturbance(Wire, frozen=True):
     ] = Policy().max_disturbed_percent
 
 
+class PodGrouping(Wire, frozen=True):
+    """The pod grouper: PodGroups for workloads that bring none."""
+
+    enabled: Annotated[bool, doc("Without it, a pod needs a PodGroup that a user or another controller creates.")] = (
+        True
+    )
+    owners: Annotated[
+        tuple[str, ...],
+        doc(
+            "Resources that muster reads to find what a pod belongs to, as `plural.group`; nothing else is read. A pod "
+            "whose owner is not listed is grouped by the last owner that is."
+        ),
+    ] = ()
+    write_concurrency: Annotated[
+        int, doc("PodGroups and pods that are written at once, beside the bindings.", **_between(1, 1_000))
+    ] = 32
+    empty_seconds: Annotated[
+        int,
+        doc(
+            "A PodGroup of the grouper without pods is deleted after this long: longer than a controller needs to "
+            "replace pods, and than places are kept for them (P7).",
+            **_between(1, _HOUR),
+        ),
+    ] = 120
+
+
 class LeaderElection(Wire, frozen=True):
     """One replica acts, the others stand by with a synced cache."""
 
@@ -329,6 +355,7 @@ class Config(Wire, frozen=True):
     scheduling: Annotated[Scheduling, doc("")] = Scheduling()
     consolidation: Annotated[Consolidation, doc("")] = Consolidation()
     disturbance: Annotated[Disturbance, doc("")] = Disturbance()
+    grouping: Annotated[PodGrouping, doc("")] = PodGrouping()
     leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
     webhook: Annotated[Webhook, doc("")] = Webhook()
     observability: Annotated[Observability, doc("")] = Observability()

@@ -1,0 +1,1 @@
+"""Which PodGroup a workload gets."""

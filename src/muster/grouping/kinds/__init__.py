@@ -1,0 +1,1 @@
+"""One file a kind of workload: its tree, its minimums, and the leaf of each pod."""

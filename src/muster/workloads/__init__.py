@@ -1,0 +1,1 @@
+"""What the controllers of workload kinds do, as values: the pods of a Job, a LeaderWorkerSet, a RayCluster."""

@@ -1,0 +1,69 @@
+"""A controller as a function: a workload and its children in, what to write next out.
+
+Rule 1: nothing here writes; `embedded/controllers` performs on any cluster, `workloads/expansion` on none. Rule 2:
+names, labels, annotations, owner references and order of creation are those of the kind's real controller.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from muster.api.resources import Resource
+
+Raw = dict[str, Any]
+
+
+class Create(Struct, frozen=True):
+    """Create an object: with a name, or with `generateName`."""
+
+    resource: Resource
+    object: Raw
+
+
+class Update(Struct, frozen=True):
+    """Merge a patch into an object (RFC 7386)."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    patch: Raw
+
+
+class Remove(Struct, frozen=True):
+    """Delete an object, if it is still the one with this uid."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+
+Action = Create | Update | Remove
+
+
+class Reconciliation(Struct, frozen=True):
+    """What a controller does about a workload now."""
+
+    actions: tuple[Action, ...] = ()
+    status: Raw | None = None  # the whole status; None: it stays as it is
+    again_after_seconds: float | None = None  # look again then, even if nothing changes: a CronJob, a backoff
+
+
+class Children(Protocol):
+    """The objects around a workload, as last seen."""
+
+    def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
+        """Objects of this kind that have the owner as their controller, oldest first; by name where ages are equal."""
+
+
+Reconcile = Callable[[Raw, Children, datetime], Reconciliation]
+
+
+class Controller(Struct, frozen=True):
+    """The controller of one kind."""
+
+    resource: Resource  # the kind that it reconciles
+    reconcile: Reconcile
+    children: tuple[Resource, ...]  # kinds whose changes concern their controller's owner, and its owners above
