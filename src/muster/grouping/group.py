@@ -6,15 +6,15 @@ from msgspec import Struct
 
 from muster.api.podgroup import PodGroup
 from muster.grouping.owners import OwnerChain
-from muster.grouping.types import Gang, Request, Ungrouped, WorkloadPod
+from muster.grouping.types import GangTree, GroupingRequest, Ungrouped, WorkloadPod
 
 
 class Assignment(Struct, frozen=True):
     """The gang and the leaf of one pod, and which kind's rule says so."""
 
     rule: str
-    gang: Gang
-    request: Request
+    gang: GangTree
+    request: GroupingRequest
     notes: tuple[Ungrouped, ...] = ()
 
 

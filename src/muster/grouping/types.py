@@ -1,6 +1,6 @@
 """What grouping reads and returns: a pod and its owners in, a PodGroup and the pod's leaf out.
 
-Rule 1: `Gang` is what a kind says of its tree; `group` adds what is the same for all kinds. Rule 2: the leaf of a pod
+Rule 1: `GangTree` is what a kind says of its tree; `group` adds what is the same for all kinds. Rule 2: the leaf of a pod
 depends on the pod and its owners alone, never on other pods.
 """
 
@@ -71,7 +71,7 @@ class Minimum(Struct, frozen=True):
     source: str  # a path of the owner, an annotation, or a rule in words
 
 
-class Gang(Struct, frozen=True, kw_only=True):
+class GangTree(Struct, frozen=True, kw_only=True):
     """The tree that a kind gives a workload, and the place of one pod in it."""
 
     name: str  # of the PodGroup
@@ -104,7 +104,7 @@ class Grouping(Struct, frozen=True):
     notes: tuple[Ungrouped, ...] = ()  # what to tell the user although the pod is grouped, such as an unreadable owner
 
 
-class Request(Struct, frozen=True):
+class GroupingRequest(Struct, frozen=True):
     """What the rule of a kind reads."""
 
     pod: WorkloadPod
@@ -112,4 +112,4 @@ class Request(Struct, frozen=True):
     owners: tuple[Owner, ...]  # all that were read, from the pod upwards
 
 
-Rule = Callable[[Request], Gang | Ungrouped]
+Rule = Callable[[GroupingRequest], GangTree | Ungrouped]
