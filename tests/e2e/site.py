@@ -33,7 +33,7 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
-from muster.scheduler.leadership import Leadership
+from muster.kube.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty
 from tests.support.live.judge import Judge

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.config.settings import Scheduling
+from muster.kube.leadership import Leadership, leads_in
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
 from muster.planning.allocation.allocate import OnBound
@@ -24,7 +25,6 @@ from muster.scheduler.apply.binder import UnconfirmedBinding
 from muster.scheduler.apply.plan_applier import PlanApplier, PlanExecution, concerned_pods
 from muster.scheduler.cycle_trigger import CycleTimer, CycleTrigger, RetryTimer
 from muster.scheduler.daemon_threads import in_daemon_thread
-from muster.scheduler.leadership import Leadership, leads_in
 from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.observer import Observer
 from muster.scheduler.promises import UnseenPromises

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from muster.config.settings import Scheduling
 from muster.kube.cluster import Cluster
+from muster.kube.leadership import AlwaysLeading, Leadership
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
@@ -26,7 +27,6 @@ from muster.scheduler.apply.volume_binder import VolumeBinder
 from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.cycle_runner import CycleRunner
 from muster.scheduler.cycle_trigger import CycleTrigger, RetryTimer
-from muster.scheduler.leadership import AlwaysLeading, Leadership
 from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.status.event_queue import EventQueue

@@ -19,8 +19,8 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.leadership import Leadership
 from muster.scheduler.apply.write_state import LOST_SECONDS
-from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty
 from tests.support.live.judge import judged

@@ -17,6 +17,7 @@ from muster.api.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, PR
 from muster.config.settings import Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, PatchType, Raw
+from muster.kube.leadership import Leadership
 from muster.model.snapshot import Snapshot
 from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
@@ -25,7 +26,6 @@ from muster.scheduler import cycle_trigger
 from muster.scheduler.apply import eviction_backoff, pod_api
 from muster.scheduler.cycle_runner import REPORT_SECONDS
 from muster.scheduler.leader_election import Leader, LeaseSettings
-from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE

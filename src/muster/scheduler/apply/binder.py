@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from muster.kube.cache.cache import Cache
 from muster.kube.errors import ApiError
+from muster.kube.leadership import within_leadership
 from muster.planning.decision import Binding
 from muster.scheduler.apply.apply_result import ANOTHER_LEADER, ApplyTally, Record
 from muster.scheduler.apply.pod_api import PodApi, settle_backoff
@@ -33,7 +34,6 @@ from muster.scheduler.apply.write_state import (
     step,
 )
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.leadership import within_leadership
 
 PROMPT_SECONDS = (
     1.0  # an unclear answer within so long is followed up at once: its gang goes on after a passing failure

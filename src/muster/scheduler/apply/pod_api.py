@@ -12,6 +12,7 @@ from muster.api.resources import PODS
 from muster.kube.backoff import Backoff
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
+from muster.kube.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.apply.write_state import (
     Accepted,
     Answer,
@@ -23,7 +24,6 @@ from muster.scheduler.apply.write_state import (
     Reading,
     ServerFailed,
 )
-from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import Observer
 
 CONFLICT, NOT_FOUND, TIMEOUT = 409, 404, 504

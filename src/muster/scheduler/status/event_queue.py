@@ -17,11 +17,11 @@ from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
+from muster.kube.event_recorder import EventRecorder, event
+from muster.kube.leadership import Leadership, leads_in, within_leadership
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
-from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.status.event_recorder import EventRecorder, event
 
 log = structlog.get_logger()
 MOST_PODS, MOST_GROUPS = 4096, 1024  # events that wait to be sent

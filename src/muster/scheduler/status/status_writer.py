@@ -24,6 +24,8 @@ from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.kube.errors import ApiError
+from muster.kube.event_recorder import EventRecorder, series_of
+from muster.kube.leadership import Leadership, leads_in, within_leadership
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot
@@ -34,9 +36,8 @@ from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
 from muster.scheduler.daemon_threads import in_daemon_thread
-from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.status.event_recorder import EventRecorder, about_gang, about_group, about_stray, series_of
+from muster.scheduler.status.gang_events import about_gang, about_group, about_stray
 from muster.validation.pods.membership import gang_of
 
 log = structlog.get_logger()

@@ -9,6 +9,7 @@ from aiohttp import web
 from muster.kube.client.client import Kubernetes
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Limits
+from muster.kube.leadership import AlwaysLeading
 from muster.planning.decision import Binding
 from muster.scheduler.apply import pod_api
 from muster.scheduler.apply.apply_result import ApplyTally
@@ -16,7 +17,6 @@ from muster.scheduler.apply.binder import Binder, BindingWrite
 from muster.scheduler.apply.pod_api import PodApi
 from muster.scheduler.apply.write_state import WriteResult
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.leadership import AlwaysLeading
 from muster.scheduler.observer import NoObserver
 from tests.support.factories import Raw, stored_pod
 from tests.unit.kube.client.test_client import (

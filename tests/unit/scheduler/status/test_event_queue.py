@@ -11,9 +11,9 @@ from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, Resource
 from muster.kube.cluster import Raw
+from muster.kube.leadership import AlwaysLeading
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
-from muster.scheduler.leadership import AlwaysLeading
 from muster.scheduler.observer import NoObserver
 from muster.scheduler.status import event_queue
 from muster.scheduler.status.event_queue import EventQueue

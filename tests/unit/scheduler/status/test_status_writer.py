@@ -24,12 +24,13 @@ from muster.embedded.kubelet.clock import EPOCH
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import PatchType, Raw
+from muster.kube.event_recorder import KEPT_SECONDS, EventRecorder
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.reporting.outcome import Outcome, outcomes
 from muster.scheduler.status import status_writer
-from muster.scheduler.status.event_recorder import KEPT_SECONDS, EventRecorder, about_stray
+from muster.scheduler.status.gang_events import about_stray
 from muster.scheduler.status.status_writer import (
     AGAIN_SECONDS,
     AT_ONCE,

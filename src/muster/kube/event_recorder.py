@@ -1,31 +1,21 @@
-"""Events: why something waits, on the object that waits, as `kubectl describe` shows it (E1, N4).
+"""Events: counted as Kubernetes' own recorders count them, on the object that they are about.
 
-`event_queue` sends events about bindings and evictions.
-
-Rule 1: events about one object with one reason are one Event with a count, as with Kubernetes' own recorders; it has
-the latest message. Rule 2: callers decide how often they record.
+Rule 1: events about one object with one reason are one Event with a count; it has the latest message. Rule 2: callers
+decide how often they record.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import blake2b
 
 from msgspec import Struct
 
-from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
 from muster.api.moment import format_time
-from muster.api.podgroup import PodGroup
-from muster.api.resources import EVENTS, POD_GROUPS, PODS, Resource
+from muster.api.resources import EVENTS, Resource
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
-from muster.model.gang.pod_state import PodState, pod_state
-from muster.reporting.conditions import stray_words
-from muster.reporting.explain import is_worth_an_event, message
-from muster.reporting.outcome import Outcome
-from muster.validation.pods.membership import Stray
 
-STRAY_PODS = "StrayPods"
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
 KEPT_SECONDS = 3600.0  # how long API servers keep an Event that is not updated
@@ -81,35 +71,6 @@ def series_of(event: Raw) -> Series:
     """What identifies an Event: events of one series are counted as one."""
     about = event["involvedObject"]
     return (about["kind"], about["namespace"], about["name"], about["uid"], event["reason"])
-
-
-# events -------------------------------------------------------------------------------------------------------------
-
-
-def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
-    """Why a gang waits; and its strays that wait, each on its pod and all on the PodGroup (N4)."""
-    resource, meta = POD_GROUPS, group.metadata
-    for refusal in outcome.plan.refusals:
-        if is_worth_an_event(refusal):
-            runs = refusal.extra is not None
-            yield event(resource, meta, refusal.reason, message(refusal), now, is_normal=runs)
-    strays = [
-        stray for stray in outcome.gang.strays if pod_state(pods[stray.pod]) in (PodState.PENDING, PodState.GATED)
-    ]
-    if strays:
-        yield event(resource, meta, STRAY_PODS, stray_words(strays), now)
-    for stray in strays:
-        yield about_stray(stray, pods[stray.pod], now)
-
-
-def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
-    """An Event on a PodGroup."""
-    return event(POD_GROUPS, group.metadata, reason, message, now)
-
-
-def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
-    """Why a pod belongs to no gang."""
-    return event(PODS, pod.metadata, stray.why, f"the pod {stray.says}", now)
 
 
 def event(
