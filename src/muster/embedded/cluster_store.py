@@ -202,7 +202,7 @@ class ClusterStore(ObjectReader):
         if subresource == "scale":
             return self._replace_scale(kind, patched, namespace, dry_run, field_manager)
         new = self._kind_registry.to_storage(kind)(decode_object(patched, kind))
-        self._strategy.check_preconditions(kind, old, new["metadata"])
+        self._strategy.check_patched(kind, old, new["metadata"])
         self._strategy.check_not_renamed(kind, old, new)
         manager = self._updater(field_manager, subresource)
         return self._update(kind, old, new, subresource, manager, dry_run, on_unknown_fields)
@@ -230,10 +230,12 @@ class ClusterStore(ObjectReader):
         if old is None and subresource:
             raise not_found(kind.resource, name)
         if old is None:
-            raw = apply_configuration(config, config, merge_keys, manager, kind.resource, force=force)
+            if uid := config["metadata"].get("uid"):
+                raise conflict(kind.resource, name, f"uid mismatch: no object has the uid {uid}")
+            raw = apply_configuration(config, config, merge_keys, manager, force=force)
             return self._insert(kind, self._strategy.prepare_create(kind, raw, namespace, on_unknown_fields), dry_run)
-        self._strategy.check_preconditions(kind, old, config["metadata"])
-        merged = apply_configuration(old.raw, config, merge_keys, manager, kind.resource, force=force)
+        self._strategy.check_patched(kind, old, config["metadata"])
+        merged = apply_configuration(old.raw, config, merge_keys, manager, force=force)
         return self._update(kind, old, merged, subresource, manager, dry_run, on_unknown_fields)
 
     # delete

@@ -56,6 +56,15 @@ def may_have_been_applied(error: ApiError) -> bool:
 
 def is_refused_by_budget(error: ApiError) -> bool:
     """Whether a PodDisruptionBudget forbids the eviction: the caller decides what to do, a retry does not help."""
+    return any(cause.get("reason") == "DisruptionBudget" for cause in causes_of(error))
+
+
+def is_another_object(error: ApiError) -> bool:
+    """Whether a patch with a uid met another object of that name, or none."""
+    return error.status == 404 or any(cause.get("field") == "metadata.uid" for cause in causes_of(error))
+
+
+def causes_of(error: ApiError) -> list[Mapping[str, Any]]:
+    """The causes that an API server names in its response."""
     causes = error.details.get("causes")
-    causes = causes if isinstance(causes, list) else []
-    return any(isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes)
+    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []

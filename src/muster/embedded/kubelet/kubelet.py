@@ -33,7 +33,7 @@ from muster.embedded.kubelet.pod_lifecycle import (
 )
 from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
 from muster.kube.cluster import Cluster, PatchType, Raw
-from muster.kube.errors import ApiError
+from muster.kube.errors import ApiError, is_another_object
 
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 RETRY_DELAY = timedelta(seconds=1)
@@ -284,11 +284,11 @@ class Kubelets:
 
 @contextmanager
 def _ignore_missing() -> Iterator[None]:
-    """Ignore writes to an object that is gone (404) or was replaced by another one (409)."""
+    """Ignore writes to an object that is gone or was replaced by another one; 409: its deletion found another uid."""
     try:
         yield
     except ApiError as error:
-        if error.status not in (404, 409):
+        if error.status != 409 and not is_another_object(error):
             raise
 
 

@@ -5,7 +5,8 @@ item of a list set).
 """
 
 import json
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from muster.embedded.patch.merge_keys import MergeKeys
@@ -40,50 +41,33 @@ _UNMANAGED = frozenset(
 
 def field_set(value: Any, merge_keys: MergeKeys) -> FieldSet:
     """The fields that an object sets, without those that only the server sets."""
-    paths = _paths(value, merge_keys, ())
-    return frozenset(path for path in paths if path[:1] not in _UNMANAGED and path[:2] not in _UNMANAGED)
+    return frozenset(field_values(value, merge_keys))
 
 
-def _paths(value: Any, merge_keys: MergeKeys, at: Path) -> Iterator[Path]:
+def field_values(value: Any, merge_keys: MergeKeys) -> dict[Path, Any]:
+    """The fields that an object sets, and their values."""
+    fields = _fields(value, merge_keys, ())
+    return {path: field for path, field in fields if path[:1] not in _UNMANAGED and path[:2] not in _UNMANAGED}
+
+
+def _fields(value: Any, merge_keys: MergeKeys, at: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, dict) and value and not merge_keys.atomic:
         for name, field in value.items():
-            yield from _paths(field, merge_keys.of_field(name), (*at, f"f:{name}"))
+            yield from _fields(field, merge_keys.of_field(name), (*at, f"f:{name}"))
     elif isinstance(value, list) and value and (keys := merge_keys.keys(value)) is not None:
         for item in value:
             step = _item_step(item, keys)
-            yield (*at, step)
+            yield (*at, step), item
             if keys:
-                yield from _paths(item, merge_keys.of_items(), (*at, step))
+                yield from _fields(item, merge_keys.of_items(), (*at, step))
     elif at:
-        yield at
+        yield at, value
 
 
 def _item_step(item: Any, keys: tuple[str, ...]) -> str:
     if not keys:
         return f"v:{json.dumps(item)}"
     return f"k:{json.dumps({key: item[key] for key in keys}, separators=(',', ':'), sort_keys=True)}"
-
-
-def value_at(value: Any, path: Path) -> Any:
-    """The value at a path; `_MISSING` where there is none."""
-    for step in path:
-        value = _value_at_step(value, step)
-    return value
-
-
-def _value_at_step(value: Any, step: str) -> Any:
-    if step.startswith("f:"):
-        return value.get(step[2:], _MISSING) if isinstance(value, dict) else _MISSING
-    if not isinstance(value, list):
-        return _MISSING
-    return next((item for item in value if _is_item(item, step)), _MISSING)
-
-
-def _is_item(item: Any, step: str) -> bool:
-    expected = json.loads(step[2:])
-    if step.startswith("v:"):
-        return bool(item == expected)
-    return isinstance(item, dict) and all(item.get(key) == value for key, value in expected.items())
 
 
 def to_fields_v1(fields: FieldSet) -> Raw:
@@ -124,31 +108,61 @@ def merge_config(value: Any, config: Any, merge_keys: MergeKeys) -> Any:
         keys = merge_keys.keys([*value, *config])
         if keys is None:
             return config
-        items = {_item_step(item, keys): item for item in value}
-        for item in config:
-            step = _item_step(item, keys)
-            items[step] = merge_config(items[step], item, merge_keys.of_items()) if step in items else item
-        return list(items.values())
+        return _merge_items(
+            {_item_step(item, keys): item for item in value},
+            {_item_step(item, keys): item for item in config},
+            merge_keys.of_items(),
+        )
     return config
 
 
-def remove_field(value: Any, path: Path, owned: FieldSet) -> Any:
-    """`value` without the field at a path, and without parents that are empty then and not in `owned`."""
-    value = _without(value, path)
-    for end in range(len(path) - 1, 0, -1):
-        if path[:end] in owned or value_at(value, path[:end]) not in ({}, []):
-            break
-        value = _without(value, path[:end])
-    return value
+def _merge_items(live: dict[str, Any], applied: dict[str, Any], merge_keys: MergeKeys) -> list[Any]:
+    merged = {
+        step: merge_config(live[step], item, merge_keys) if step in live else item for step, item in applied.items()
+    }
+    return [merged[step] if step in merged else live[step] for step in _merged_order(live, applied)]
 
 
-def _without(value: Any, path: Path) -> Any:
-    step, rest = path[0], path[1:]
-    child = _value_at_step(value, step)
-    if child is _MISSING:
-        return value
-    new = _without(child, rest) if rest else None
+def _merged_order(live: Collection[str], applied: Collection[str]) -> Iterator[str]:
+    """The items of a configuration in its order; items of others stay before those that they preceded."""
+    remaining, shared = deque(applied), deque(step for step in applied if step in live)
+    for step in live:
+        if step not in applied:
+            yield step
+        elif shared and step == shared[0]:
+            shared.popleft()
+            while (next_step := remaining.popleft()) != step:
+                yield next_step
+            yield step
+    yield from remaining
+
+
+def remove_fields(value: Any, dropped: FieldSet, kept: FieldSet, merge_keys: MergeKeys) -> Any:
+    """`value` without some fields, and without parents that are empty then and not in `kept`."""
+    affected = dropped | parents_of(dropped)
+    return _remove_fields(value, (), merge_keys, dropped, affected, kept)
+
+
+def parents_of(fields: FieldSet) -> FieldSet:
+    """The paths above the fields of a set."""
+    return frozenset(path[:end] for path in fields for end in range(1, len(path)))
+
+
+def _remove_fields(
+    value: Any, at: Path, merge_keys: MergeKeys, dropped: FieldSet, affected: FieldSet, kept: FieldSet
+) -> Any:
+    def remaining(child: Any, path: Path, child_keys: MergeKeys) -> Any:
+        if path not in affected:
+            return child
+        new = _MISSING if path in dropped else _remove_fields(child, path, child_keys, dropped, affected, kept)
+        return _MISSING if new in ({}, []) and path not in kept else new
+
     if isinstance(value, dict):
-        name = step[2:]
-        return {key: new if key == name else field for key, field in value.items() if key != name or rest}
-    return [new if item is child else item for item in value if item is not child or rest]
+        fields = {
+            name: remaining(field, (*at, f"f:{name}"), merge_keys.of_field(name)) for name, field in value.items()
+        }
+        return {name: field for name, field in fields.items() if field is not _MISSING}
+    if not isinstance(value, list) or (keys := merge_keys.keys(value)) is None:
+        return value
+    items = [remaining(item, (*at, _item_step(item, keys)), merge_keys.of_items()) for item in value]
+    return [item for item in items if item is not _MISSING]

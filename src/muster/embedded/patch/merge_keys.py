@@ -28,6 +28,7 @@ STRATEGIC_MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hostAliases": (("ip",),),
 }
 SET_FIELDS = frozenset(("finalizers",))
+ATOMIC_ITEMS = frozenset(("ownerReferences",))  # lists whose items have one manager each, and none of their fields
 # server-side apply has more keys than strategic merge patch
 APPLY_MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     **STRATEGIC_MERGE_KEYS,
@@ -72,7 +73,7 @@ class MergeKeys:
     def of_items(self) -> "MergeKeys":
         """Those of the items of this list."""
         if self.built_in:
-            return self
+            return MergeKeys(None, f"{self.field}[]", built_in=True)
         return MergeKeys((self.schema or {}).get("items"), self.field)
 
     def keys(self, items: Any) -> Keys:
@@ -92,4 +93,5 @@ class MergeKeys:
     @property
     def atomic(self) -> bool:
         """Whether a map merges as one value."""
-        return (self.schema or {}).get("x-kubernetes-map-type") == "atomic"
+        is_atomic_item = self.built_in and self.field.removesuffix("[]") in ATOMIC_ITEMS
+        return is_atomic_item or (self.schema or {}).get("x-kubernetes-map-type") == "atomic"

@@ -5,22 +5,23 @@ kubectl's last-applied annotation lists.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-from muster.api.resources import Resource
-from muster.embedded.api_errors import Cause, conflict
 from muster.embedded.patch.managed_fields import (
     FieldSet,
     Path,
     field_set,
+    field_values,
     from_fields_v1,
     merge_config,
-    remove_field,
+    parents_of,
+    remove_fields,
     to_fields_v1,
-    value_at,
 )
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -37,6 +38,12 @@ class FieldManager:
     def identity(self) -> tuple[str, str, str]:
         """Name, operation and subresource: one entry each in `managedFields`."""
         return self.name, self.operation, self.subresource
+
+    def title(self, api_version: str) -> str:
+        """How the message of a conflict names it."""
+        subresource = f' with subresource "{self.subresource}"' if self.subresource else ""
+        version = f" using {api_version}" if self.operation == "Update" else ""
+        return f'"{self.name}"{subresource}{version}'
 
     def entry(self, api_version: str) -> Raw:
         """The entry in `managedFields`."""
@@ -74,9 +81,7 @@ def _with_managers(raw: Raw, managers: list[FieldManager]) -> Raw:
     return {**raw, "metadata": {**metadata, **({"managedFields": entries} if entries else {})}}
 
 
-def apply_configuration(
-    live: Raw, config: Raw, merge_keys: MergeKeys, manager: FieldManager, resource: Resource, *, force: bool
-) -> Raw:
+def apply_configuration(live: Raw, config: Raw, merge_keys: MergeKeys, manager: FieldManager, *, force: bool) -> Raw:
     """`live` with a configuration applied: sets its fields, and removes those that the manager no longer applies.
 
     ApiError 409 on conflicts, unless forced.
@@ -84,36 +89,56 @@ def apply_configuration(
     current = managers_of(live) or _managers_before_first_apply(live, merge_keys, manager)
     previous = next((item for item in current if item.identity == manager.identity), None)
     others = [item for item in current if item is not previous]
-    fields = field_set(config, merge_keys)
-    conflicts = {other: _conflicting_fields(other, fields, live, config) for other in others}
+    config_values, live_values = field_values(config, merge_keys), field_values(live, merge_keys) if others else {}
+    fields = frozenset(config_values)
+    conflicts = {other: _conflicting_fields(other, live_values, config_values) for other in others}
     if not force:
-        _raise_conflicts(conflicts, resource, config["metadata"].get("name", ""))
+        _raise_conflicts(conflicts, live["apiVersion"])
     for other, contested in conflicts.items():
         other.fields = other.fields - contested
     merged = merge_config(live, config, merge_keys)
-    owned = frozenset(path for other in others for path in other.fields)
-    for path in sorted((previous.fields if previous else frozenset()) - fields):  # a list item goes before its fields
-        if not _covers(path, fields | owned):
-            merged = remove_field(merged, path, fields | owned)
+    kept = fields.union(*(other.fields for other in others))
+    dropped = _dropped_fields(previous.fields - fields if previous else frozenset(), kept)
+    merged = remove_fields(merged, dropped, kept, merge_keys)
+    for other in others:
+        other.fields = frozenset(path for path in other.fields if not _is_below(path, dropped))
     manager.fields = fields
     if previous and previous.fields == fields and merged == live:
         manager.time = previous.time
     return _with_managers(merged, [*others, manager])
 
 
-def _raise_conflicts(conflicts: dict[FieldManager, FieldSet], resource: Resource, name: str) -> None:
+def _dropped_fields(candidates: FieldSet, kept: FieldSet) -> FieldSet:
+    """Fields that leave the object with their last manager. A list item stays only while the item itself has one."""
+    parents = parents_of(kept)
+    return frozenset(path for path in candidates - kept if not (path[-1].startswith("f:") and path in parents))
+
+
+def _is_below(path: Path, parents: FieldSet) -> bool:
+    return any(path[:end] in parents for end in range(1, len(path) + 1))
+
+
+def _raise_conflicts(conflicts: dict[FieldManager, FieldSet], api_version: str) -> None:
+    contested = {manager.title(api_version): sorted(fields) for manager, fields in conflicts.items() if fields}
     causes = [
-        Cause(_dotted_path(path), f'conflict with "{manager.name}"', "FieldManagerConflict")
-        for manager, contested in conflicts.items()
-        for path in sorted(contested)
+        {"reason": "FieldManagerConflict", "message": f"conflict with {title}", "field": _dotted_path(path)}
+        for title, paths in contested.items()
+        for path in paths
     ]
-    if not causes:
-        return
-    noun = "conflict" if len(causes) == 1 else "conflicts"
-    listed = ", ".join(f"{cause.message}: {cause.field}" for cause in causes)
-    error = conflict(resource, name, "", causes)
-    error.message = f"Apply failed with {len(causes)} {noun}: {listed}"
-    raise error
+    if causes:
+        raise ApiError(409, "Conflict", _conflict_message(contested, len(causes)), {"causes": causes})
+
+
+def _conflict_message(contested: dict[str, list[Path]], count: int) -> str:
+    if count == 1:
+        ((title, (path,)),) = contested.items()
+        return f"Apply failed with 1 conflict: conflict with {title}: {_dotted_path(path)}"
+    lines = [
+        line
+        for title in sorted(contested)
+        for line in (f"conflicts with {title}:", *(f"- {_dotted_path(path)}" for path in contested[title]))
+    ]
+    return f"Apply failed with {count} conflicts: " + "\n".join(lines)
 
 
 def _managers_before_first_apply(live: Raw, merge_keys: MergeKeys, manager: FieldManager) -> list[FieldManager]:
@@ -127,36 +152,31 @@ def _managers_before_first_apply(live: Raw, merge_keys: MergeKeys, manager: Fiel
     return [FieldManager(BEFORE_FIRST_APPLY, "Update", "", fields, manager.time)] if "uid" in live["metadata"] else []
 
 
-def _conflicting_fields(other: FieldManager, fields: FieldSet, live: Raw, config: Raw) -> FieldSet:
-    return frozenset(
-        path for path in other.fields & fields if not _is_same(value_at(live, path), value_at(config, path), path)
-    )
+def _conflicting_fields(other: FieldManager, live: dict[Path, Any], config: dict[Path, Any]) -> FieldSet:
+    shared = other.fields & config.keys()
+    items = _items_by_key(config) if shared else frozenset()
+    return frozenset(path for path in shared - items if path not in live or live[path] != config[path])
 
 
-def _is_same(live_value: Any, config_value: Any, path: Path) -> bool:
-    """Items of a list map are the same by their keys; the fields in them have managers of their own."""
-    return bool(live_value == config_value) or path[-1].startswith("k:")
-
-
-def _covers(path: Path, fields: FieldSet) -> bool:
-    """Whether a path, or one below it, is in a field set."""
-    return any(field[: len(path)] == path for field in fields)
+def _items_by_key(fields: Iterable[Path]) -> FieldSet:
+    """Items of list maps whose fields have managers of their own: such items are the same where their keys are."""
+    return frozenset(path[:-1] for path in fields if len(path) > 1 and path[-2].startswith("k:"))
 
 
 def record_update(old: Raw, new: Raw, merge_keys: MergeKeys, manager: FieldManager) -> Raw:
     """An updated object whose changed fields belong to the manager that changed them."""
-    before, after = field_set(old, merge_keys), field_set(new, merge_keys)
-    changed = frozenset(path for path in after if path not in before or value_at(old, path) != value_at(new, path))
-    changed = frozenset(path for path in changed if not (path[-1].startswith("k:") and path in before))
+    before, after = field_values(old, merge_keys), field_values(new, merge_keys)
+    changed = frozenset(path for path in after if path not in before or before[path] != after[path])
+    changed -= _items_by_key(after) & before.keys()
     others, updater = [], manager
     for item in managers_of(old):
         if item.identity == manager.identity:
             updater = item
         else:
-            item.fields = (item.fields - changed) & after
+            item.fields = (item.fields - changed) & after.keys()
             others.append(item)
     updater.time = manager.time if changed else updater.time
-    updater.fields = (updater.fields | changed) & after
+    updater.fields = (updater.fields | changed) & after.keys()
     return _with_managers(new, [*others, updater])
 
 

@@ -95,6 +95,13 @@ class WriteStrategy:
             cause = Cause("metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update")
             raise invalid(kind.resource, old.key[1], [cause])
 
+    def check_patched(self, kind: Kind, old: StoredObject, new_metadata: Raw) -> None:
+        """ApiError 422 where a patch names another uid, 409 where it names another resourceVersion."""
+        if (uid := new_metadata.get("uid")) and uid != old.uid:
+            cause = Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')
+            raise invalid(kind.resource, old.key[1], [cause])
+        self.check_preconditions(kind, old, new_metadata)
+
     def check_not_renamed(self, kind: Kind, old: StoredObject, new: Raw) -> None:
         """ApiError 400 where a patch changes name or namespace."""
         namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api.resources import CONFIG_MAPS
 from muster.embedded.patch.managed_fields import (
     field_set,
+    field_values,
     from_fields_v1,
     merge_config,
-    remove_field,
+    remove_fields,
     to_fields_v1,
-    value_at,
 )
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import FieldManager, apply_configuration, managers_of, record_update
@@ -53,15 +52,16 @@ def test_lists_of_custom_kinds_merge_by_their_schema() -> None:
 
 def test_removed_fields_leave_no_empty_maps() -> None:
     raw = {"a": {"b": {"c": 1}}, "d": 2}
-    assert remove_field(raw, ("f:a", "f:b", "f:c"), frozenset()) == {"d": 2}
-    assert remove_field(raw, ("f:a", "f:b", "f:c"), frozenset([("f:a",)])) == {"a": {}, "d": 2}
-    assert remove_field(raw, ("f:a", "f:x"), frozenset()) == raw
+    removed = frozenset([("f:a", "f:b", "f:c")])
+    assert remove_fields(raw, removed, frozenset(), MERGE_KEYS) == {"d": 2}
+    assert remove_fields(raw, removed, frozenset([("f:a",)]), MERGE_KEYS) == {"a": {}, "d": 2}
+    assert remove_fields(raw, frozenset([("f:a", "f:x")]), frozenset(), MERGE_KEYS) == raw
 
 
 def test_an_update_takes_over_changed_fields() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1"}}
     live = apply_configuration(
-        config, config, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t1"), CONFIG_MAPS, force=False
+        config, config, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t1"), force=False
     )
     new = {**live, "data": {"x": "2", "y": "1", "z": "1"}}
     fields = {
@@ -98,7 +98,7 @@ def test_the_only_manager_gets_what_it_applies(first: Any, second: Any) -> None:
     def apply(live: Any, data: Any) -> Any:
         config = {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data}
         manager = FieldManager("one", "Apply", "", frozenset(), "t")
-        return apply_configuration(live or config, config, MERGE_KEYS, manager, CONFIG_MAPS, force=False)
+        return apply_configuration(live or config, config, MERGE_KEYS, manager, force=False)
 
     live = apply(apply(None, first), second)
     left = {name: value for name, value in live.items() if name not in ("apiVersion", "kind", "metadata")}
@@ -113,16 +113,31 @@ def test_an_apply_conflicts_or_sets_all_its_values(first: Any, second: Any) -> N
         {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data} for data in (first, second)
     )
     live = apply_configuration(
-        config_one, config_one, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t"), CONFIG_MAPS, force=False
+        config_one, config_one, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t"), force=False
     )
-    differ = {
-        path
-        for path in field_set(config_one, MERGE_KEYS) & field_set(config_two, MERGE_KEYS)
-        if value_at(config_one, path) != value_at(config_two, path)
-    }
+    one, two = field_values(config_one, MERGE_KEYS), field_values(config_two, MERGE_KEYS)
+    differ = {path for path in one.keys() & two.keys() if one[path] != two[path]}
     manager = FieldManager("two", "Apply", "", frozenset(), "t")
     if differ:
         with pytest.raises(ApiError, match=f"Apply failed with {len(differ)} conflict"):
-            apply_configuration(live, config_two, MERGE_KEYS, manager, CONFIG_MAPS, force=False)
-    forced = apply_configuration(live, config_two, MERGE_KEYS, manager, CONFIG_MAPS, force=True)
-    assert all(value_at(config_two, path) in ({}, value_at(forced, path)) for path in field_set(config_two, MERGE_KEYS))
+            apply_configuration(live, config_two, MERGE_KEYS, manager, force=False)
+    forced = apply_configuration(live, config_two, MERGE_KEYS, manager, force=True)
+    values = field_values(forced, MERGE_KEYS)
+    assert all(value == {} or values[path] == value for path, value in two.items())
+
+
+ITEMS = [{"name": name, "image": "i"} for name in ("a", "b", "c", "d", "e")]
+
+
+@settings(max_examples=300)
+@given(st.permutations(ITEMS), st.permutations(ITEMS), st.integers(0, 5), st.integers(0, 5))
+def test_applied_items_come_in_the_order_of_the_configuration(
+    live: list[Any], applied: list[Any], live_count: int, applied_count: int
+) -> None:
+    """Items of others keep their order among themselves; every item is there once."""
+    live, applied = live[:live_count], applied[:applied_count]
+    merged = merge_config({"containers": live}, {"containers": applied}, MERGE_KEYS)["containers"]
+    assert [item for item in merged if item in applied] == applied
+    others = [item for item in live if item not in applied]
+    assert [item for item in merged if item not in applied] == others
+    assert len(merged) == len(applied) + len(others)
