@@ -1,7 +1,7 @@
 """What grouping reads and returns: a pod and its owners in, a PodGroup and the pod's leaf out.
 
-Rule 1: `GangTree` is what a kind says of its tree; `group` adds what is the same for all kinds. Rule 2: the leaf of a pod
-depends on the pod and its owners alone, never on other pods.
+Rule 1: `GangTree` is what a kind says of its tree; `group` adds what is the same for all kinds. Rule 2: the leaf of a
+pod depends on the pod and its owners alone, never on other pods.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,11 @@ class WorkloadPod(Wire, frozen=True):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-class Owner(Struct, frozen=True):
-    """An object on the way from a pod to the workload that a user created."""
+class Owner(Struct, frozen=True, dict=True):
+    """An object on the way from a pod to the workload that a user created.
+
+    Its `__dict__` holds what was computed of it, such as its tree: an Owner never changes.
+    """
 
     api_version: str
     kind: str
@@ -75,7 +78,7 @@ class GangTree(Struct, frozen=True, kw_only=True):
     """The tree that a kind gives a workload, and the place of one pod in it."""
 
     name: str  # of the PodGroup
-    owner: OwnerReference  # of the PodGroup: it is deleted with it
+    owner: OwnerReference | None  # of the PodGroup: it is deleted with it; None: it goes when it has no pods
     leaf: str = ""  # of the pod; empty: the PodGroup is one leaf
     min_member: int | None = None
     min_sub_group: int | None = None
