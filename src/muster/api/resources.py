@@ -45,6 +45,19 @@ DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet")
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
 
+# workloads of other projects' operators
+LEADER_WORKER_SETS: Final = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+JOB_SETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+PYTORCH_JOBS: Final = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+TF_JOBS: Final = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
+XGBOOST_JOBS: Final = Resource("kubeflow.org", "v1", "xgboostjobs", "XGBoostJob")
+JAX_JOBS: Final = Resource("kubeflow.org", "v1", "jaxjobs", "JAXJob")
+PADDLE_JOBS: Final = Resource("kubeflow.org", "v1", "paddlejobs", "PaddleJob")
+MPI_JOBS: Final = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
+RAY_CLUSTERS: Final = Resource("ray.io", "v1", "rayclusters", "RayCluster")
+RAY_JOBS: Final = Resource("ray.io", "v1", "rayjobs", "RayJob")
+RAY_SERVICES: Final = Resource("ray.io", "v1", "rayservices", "RayService")
+
 # what governs pods
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
