@@ -44,7 +44,10 @@ Action = Create | Update | Remove
 
 
 class Reconciliation(Struct, frozen=True):
-    """What a controller does about a workload now."""
+    """What a controller does about a workload now.
+
+    Actions of one type on one kind that follow each other may be performed at once; what comes after them waits.
+    """
 
     actions: tuple[Action, ...] = ()
     status: Raw | None = None  # the whole status; None: it stays as it is
@@ -59,6 +62,7 @@ class Children(Protocol):
 
 
 Reconcile = Callable[[Raw, Children, datetime], Reconciliation]
+Release = Callable[[Raw], Raw | None]  # None: nothing is to be done
 
 
 class Controller(Struct, frozen=True):
@@ -67,3 +71,4 @@ class Controller(Struct, frozen=True):
     resource: Resource  # the kind that it reconciles
     reconcile: Reconcile
     children: tuple[Resource, ...]  # kinds whose changes concern their controller's owner, and its owners above
+    release: Release | None = None  # what to merge into a child whose owner is gone, such as without a finalizer
