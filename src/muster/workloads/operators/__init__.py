@@ -1,0 +1,1 @@
+"""What the operators of other projects do, as values: LeaderWorkerSet, JobSet, Kubeflow's jobs, Ray."""
