@@ -50,7 +50,7 @@ nightly: setup  ## the properties with 100 times the examples, and 10,000 runs w
 	HYPOTHESIS_PROFILE=nightly $(RUN) $(PYTEST) tests/property tests/e2e/test_faults.py tests/e2e/test_real_faults.py
 
 .PHONY: envtest
-envtest: setup  ## find a real kube-apiserver and etcd for the tests, or build them once (needs Go)
+envtest: setup  ## find a real kube-apiserver, etcd and kube-controller-manager for the tests, or build them once (needs Go)
 	@$(RUN) python -m tests.support.apiserver.envtest
 
 .PHONY: golden

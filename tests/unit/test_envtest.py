@@ -1,5 +1,7 @@
 """Where the tests find a real API server, and what is said where there is none."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,68 @@ def test_what_was_built_comes_before_what_is_on_the_path(tmp_path: Path) -> None
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(programs(tmp_path / "bin", *envtest.SERVERS))}
     kept = programs(envtest.cache(environment), *envtest.SERVERS)
     assert envtest.find_programs(environment) == {name: kept / name for name in envtest.SERVERS}
+
+
+def test_the_controller_manager_is_the_one_beside_the_api_server(tmp_path: Path) -> None:
+    """A controller manager must not be newer than its API server; without one, the servers still count."""
+    bin_folder = programs(tmp_path / "bin", *envtest.PROGRAMS)
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(bin_folder)}
+    assert envtest.find_programs(environment) == {name: bin_folder / name for name in envtest.PROGRAMS}
+    kept = programs(envtest.cache(environment), *envtest.SERVERS)
+    assert envtest.find_programs(environment) == {name: kept / name for name in envtest.SERVERS}
+
+
+def _without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda name, **options: None if name == "go" else which(name, **options))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+def test_servers_of_others_are_taken_without_a_controller_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without_go(tmp_path, monkeypatch)
+    bin_folder = programs(tmp_path / "bin", *envtest.SERVERS)
+    assert envtest.provide() == {name: bin_folder / name for name in envtest.SERVERS}
+    given = programs(tmp_path / "given", *envtest.SERVERS)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(given))
+    assert envtest.provide() == {name: given / name for name in envtest.SERVERS}
+
+
+def test_only_what_the_cache_lacks_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = programs(envtest.cache(), *envtest.SERVERS)
+    built: list[str] = []
+
+    def build(_: str, made: Path, name: str, __: object, package: str) -> None:
+        (made / name).write_text("#!/bin/sh\n")
+        (made / name).chmod(0o755)
+        built.append(package)
+
+    monkeypatch.setattr("shutil.which", _with_go(shutil.which))
+    monkeypatch.setattr(envtest, "_go_mod", lambda _: "")
+    monkeypatch.setattr(envtest, "_build", build)
+    assert envtest.provide() == {name: kept / name for name in envtest.PROGRAMS}
+    assert built == ["k8s.io/kubernetes/cmd/kube-controller-manager"]
+    assert envtest.provide() == envtest.find_programs()
+    assert len(built) == 1
+
+
+def _with_go(which: Callable[..., str | None]) -> Callable[..., str | None]:
+    return lambda name, **options: "go" if name == "go" else which(name, **options)
+
+
+def test_a_cache_without_controller_manager_serves_where_nothing_can_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _without_go(tmp_path, monkeypatch)
+    programs(envtest.cache(), *envtest.SERVERS)
+    assert envtest.main(["--if-possible"]) == 0
+    assert capsys.readouterr().err == f"envtest: {envtest.HOW_TO_GET_CONTROLLERS}\n"
+    assert set(envtest.find_programs() or ()) == set(envtest.SERVERS)
 
 
 def test_where_there_is_nothing_one_line_says_how_to_get_them(

@@ -1,24 +1,22 @@
 """A real API server for the tests: etcd and kube-apiserver on loopback, with muster's CRDs; see `envtest`.
 
-A pytest plugin with one fixture, `apiserver`, and one line where it cannot be had. There is no controller manager: no
-garbage collection, namespaces never finish to terminate, no controller updates the status of budgets or taints nodes.
+A pytest plugin with one fixture, `apiserver`, and one line where it cannot be had. Without the fixture
+`controller_manager` of `controller_manager`, no controller runs: no garbage collection, namespaces never finish to
+terminate, nothing updates the status of budgets or taints nodes.
 """
 
-import ctypes
 import shutil
-import signal
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +25,7 @@ import yaml
 from muster.validation.crds import crds
 from tests.support.apiserver import envtest
 from tests.support.apiserver.envtest_certificates import certificates
+from tests.support.apiserver.server_process import NotStarted, ServerProcess
 
 ADMIN, NO_RIGHTS = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
 OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers that do not run here
@@ -37,17 +36,17 @@ AUDITED: dict[str, object] = {  # every request of a service account, without it
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
 }
 START_SECONDS = 120.0
-STOP_SECONDS = 20.0
+CONFLICT = 409
 
 
 class ApiServer:
     """Two processes, a folder, and how to reach them."""
 
     def __init__(self, folder: Path, programs: dict[str, Path]) -> None:
-        self.folder, self._programs = folder, programs
+        self.folder, self.programs = folder, programs
         self.etcd_port, self.port = _free_port(), _free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._running: list[ServerProcess] = []
 
     @property
     def kubeconfig(self) -> Path:
@@ -71,19 +70,12 @@ class ApiServer:
         self._run("etcd", *self._etcd_flags())
         self._run("kube-apiserver", *self._server_flags())
         self._until_ready()
-        self._apply_crds()
+        self.apply_crds(crds())
 
     def stop(self) -> None:
         """Both are gone when this returns."""
         while self._running:
-            process, log = self._running.pop()
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            log.close()
+            self._running.pop().stop()
 
     def clean(self, keep_logs: bool) -> None:
         """Nothing is left but the logs, where they are of use."""
@@ -107,16 +99,7 @@ class ApiServer:
             return bytes(answer.read())
 
     def _run(self, name: str, *flags: str) -> None:
-        log = (self.folder / f"{name}.log").open("wb")
-        process = subprocess.Popen(
-            [str(self._programs[name]), *flags],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            cwd=self.folder,
-            preexec_fn=_die_with_parent,
-        )
-        self._running.append((process, log))
+        self._running.append(ServerProcess(self.programs[name], flags, self.folder))
 
     def _etcd_flags(self) -> list[str]:
         url = f"http://127.0.0.1:{self.etcd_port}"
@@ -159,20 +142,21 @@ class ApiServer:
     def _until_ready(self) -> None:
         ends = time.monotonic() + START_SECONDS
         while time.monotonic() < ends:
-            for process, log in self._running:
-                if process.poll() is not None:
-                    raise NotStarted(f"{Path(log.name).name} ends with {process.returncode}: {_tail(Path(log.name))}")
+            for process in self._running:
+                process.check()
             with suppress(OSError, urllib.error.URLError):
                 self.request("/readyz")
                 return
             time.sleep(0.1)
-        raise NotStarted(f"not ready in {START_SECONDS:g} s: {_tail(self.folder / 'kube-apiserver.log')}")
+        raise NotStarted(f"not ready in {START_SECONDS:g} s: {self._running[-1].last_lines()}")
 
-    def _apply_crds(self) -> None:
+    def apply_crds(self, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """Until each of them is served; one that is there already stays as it is."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for crd in crds():
-            self.request(path, msgspec.json.encode(crd), "POST")
-        for crd in crds():
+        for crd in definitions:
+            with _suppress_existing():
+                self.request(path, msgspec.json.encode(crd), "POST")
+        for crd in definitions:
             self._until_served(f"{path}/{crd['metadata']['name']}")
 
     def _until_served(self, path: str) -> None:
@@ -205,24 +189,20 @@ class ApiServer:
         )
 
 
-class NotStarted(Exception):
-    """The API server did not come up; its own words."""
-
-
-def _die_with_parent() -> None:
-    """Even a pytest that is killed leaves nothing behind."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+@contextmanager
+def _suppress_existing() -> Iterator[None]:
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != CONFLICT:
+            raise
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _tail(log: Path) -> str:
-    return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
 
 
 def started(programs: dict[str, Path], tries: int = 3) -> ApiServer:
@@ -267,9 +247,8 @@ def apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One clear line, however many tests were skipped."""
-    skipped = [
-        each for each in terminalreporter.stats.get("skipped", ()) if envtest.HOW_TO_GET_THEM in str(each.longrepr)
-    ]
-    if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests skipped: {envtest.HOW_TO_GET_THEM}", yellow=True)
+    """One clear line for each program that is missing, however many tests were skipped."""
+    for reason in (envtest.HOW_TO_GET_THEM, envtest.HOW_TO_GET_CONTROLLERS):
+        skipped = [each for each in terminalreporter.stats.get("skipped", ()) if reason in str(each.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}", yellow=True)

@@ -1,8 +1,9 @@
-"""A real `kube-apiserver` and `etcd` for the tests: found, or built once from Go modules into a cache of the user.
+"""A real `kube-apiserver`, `etcd` and `kube-controller-manager`: found, or built once from Go modules into a cache.
 
-Looked for in KUBEBUILDER_ASSETS (the convention of envtest), then in the cache, then on PATH. Tests only look:
-`found`. `make envtest` builds: `python -m tests.support.apiserver.envtest`, with `--if-possible` where a machine
-without Go may pass.
+Looked for in KUBEBUILDER_ASSETS (the convention of envtest), then in the cache of the user, then on PATH. The
+controller manager is optional, and is the one beside the API server, so that their versions agree. Tests only look:
+`find_programs`. `make envtest` builds what is missing: `python -m tests.support.apiserver.envtest`, with
+`--if-possible` where a machine without Go may pass.
 """
 
 import fcntl
@@ -18,11 +19,17 @@ from pathlib import Path
 
 KUBERNETES = "v1.36.3"
 ETCD = "v3.6.16"  # the API server wants 3.5.13 or later for consistent reads from its cache
-SERVERS = ("etcd", "kube-apiserver")
+ETCD_SERVER, API_SERVER, CONTROLLER_MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"
+SERVERS = (ETCD_SERVER, API_SERVER)
+PROGRAMS = (*SERVERS, CONTROLLER_MANAGER)
 LOOK_SECONDS, BUILD_SECONDS = 120, 2400
 HOW_TO_GET_THEM = (
     "no kube-apiserver and etcd here: `make envtest` builds them where Go 1.26 is at hand; "
     "or set KUBEBUILDER_ASSETS to a folder that holds them"
+)
+HOW_TO_GET_CONTROLLERS = (
+    "no kube-controller-manager beside kube-apiserver: `make envtest` builds it where Go 1.26 is at hand; "
+    "or put it into the folder of KUBEBUILDER_ASSETS"
 )
 
 # etcd's own main is in a module that cannot be fetched; this is all it does.
@@ -43,10 +50,14 @@ class Missing(Exception):
 
 
 def find_programs(environment: Mapping[str, str] = os.environ) -> dict[str, Path] | None:
-    """Where each of the two is; None where one is missing."""
+    """Where each is; None where one of the servers is missing."""
     places = [environment["KUBEBUILDER_ASSETS"]] if environment.get("KUBEBUILDER_ASSETS") else _places(environment)
     paths = {name: shutil.which(name, path=os.pathsep.join(places)) for name in SERVERS}
-    return {name: Path(path) for name, path in paths.items() if path} if all(paths.values()) else None
+    programs = {name: Path(path) for name, path in paths.items() if path}
+    if len(programs) < len(SERVERS):
+        return None
+    controllers = shutil.which(CONTROLLER_MANAGER, path=str(programs[API_SERVER].parent))
+    return {**programs, CONTROLLER_MANAGER: Path(controllers)} if controllers else programs
 
 
 def _places(environment: Mapping[str, str]) -> list[str]:
@@ -61,15 +72,21 @@ def cache(environment: Mapping[str, str] = os.environ) -> Path:
 
 def provide() -> dict[str, Path]:
     """Where each is, built where it must be; parallel calls build once. Missing: why not, and how to get them."""
-    if servers := find_programs():
-        return servers
-    if folder := os.environ.get("KUBEBUILDER_ASSETS"):
+    programs = find_programs()
+    if programs and not _is_incomplete(programs):
+        return programs
+    if not programs and (folder := os.environ.get("KUBEBUILDER_ASSETS")):
         raise Missing(f"KUBEBUILDER_ASSETS is `{folder}`, which does not hold {' and '.join(SERVERS)}")
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
-        raise Missing(HOW_TO_GET_THEM)
+        raise Missing(HOW_TO_GET_CONTROLLERS if programs else HOW_TO_GET_THEM)
     with _alone(cache()):
-        return find_programs() or _built(go, cache())
+        return _built(go, cache())
+
+
+def _is_incomplete(programs: Mapping[str, Path]) -> bool:
+    """Whether they were built here before the controller manager was; programs of others are taken as they are."""
+    return CONTROLLER_MANAGER not in programs and programs[API_SERVER].parent == cache()
 
 
 @contextmanager
@@ -81,16 +98,28 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _built(go: str, folder: Path) -> dict[str, Path]:
+    if missing := [name for name in PROGRAMS if not (folder / name).exists()]:
+        _build_all(go, folder, missing)
+    return {name: folder / name for name in PROGRAMS}
+
+
+def _build_all(go: str, folder: Path, names: list[str]) -> None:
     published = _go_mod(go)  # first: where modules cannot be had, this shows at once
-    _say(f"building Kubernetes {KUBERNETES} and etcd {ETCD} into {folder}: once, about ten minutes and 2 GB")
+    cost = "about ten minutes and 4 GB" if API_SERVER in names else "a few minutes"
+    _say(f"building {', '.join(names)} (Kubernetes {KUBERNETES}, etcd {ETCD}) into {folder}: once, {cost}")
+    folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as made:
-        _build(go, Path(made), "etcd", {"go.mod": etcd_module(), "main.go": ETCD_MAIN}, ".")
-        server = {"go.mod": kubernetes_module(published)}
-        _build(go, Path(made), "kube-apiserver", server, "k8s.io/kubernetes/cmd/kube-apiserver")
-        folder.mkdir(exist_ok=True)
-        for name in SERVERS:
+        for name in names:
+            files, package = _source(name, published)
+            _build(go, Path(made), name, files, package)
             (Path(made) / name).replace(folder / name)
-    return {name: folder / name for name in SERVERS}
+
+
+def _source(name: str, published: str) -> tuple[dict[str, str], str]:
+    """The files of a module that builds a program, and the package to build."""
+    if name == ETCD_SERVER:
+        return {"go.mod": etcd_module(), "main.go": ETCD_MAIN}, "."
+    return {"go.mod": kubernetes_module(published)}, f"k8s.io/kubernetes/cmd/{name}"
 
 
 def etcd_module() -> str:
