@@ -5,7 +5,6 @@ from collections.abc import Hashable, Iterable
 from muster.api import names
 from muster.api.meta import ObjectMeta, OwnerReference
 from muster.api.resources import PODS
-from muster.grouping.fields import number
 from muster.grouping.naming import pod_group_name, stem_of
 from muster.grouping.tree import Part, Path, Tree, build_tree, remember
 from muster.grouping.types import TRAIN, GangTree, GroupingRequest, Minimum, Owner, Ungrouped, WorkloadPod
@@ -110,11 +109,3 @@ def lacks_label(pod: WorkloadPod, label: str, owner: Owner) -> Ungrouped:
         f"label `{label}` of a pod of {owner.kind} `{owner.metadata.name}` {says}: the pod is not grouped",
         f"the controller of {owner.kind} sets it; is it running, and its webhook with it?",
     )
-
-
-def minimum_annotation(owner: Owner) -> int | None:
-    """What `kai.scheduler/batch-min-member` says; None: nothing, or no number above 0."""
-    return number(owner.metadata.annotations.get(names.BATCH_MIN_MEMBER, "")) or None
-
-
-BATCH_MINIMUM = f"annotation {names.BATCH_MIN_MEMBER}"

@@ -122,7 +122,7 @@ def _metadata(assignment: Assignment, gang: GangTree) -> ObjectMeta:
     return ObjectMeta(
         name=gang.name,
         namespace=pod.namespace,
-        labels=_copied(owner.labels),
+        labels=_copied_labels(owner.labels),
         annotations=annotations,
         owner_references=(gang.owner,) if has_owner and gang.owner else (),
     )
@@ -130,6 +130,14 @@ def _metadata(assignment: Assignment, gang: GangTree) -> ObjectMeta:
 
 def _copied(texts: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name not in NOT_COPIED}
+
+
+def _copied_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Without a preemptibility that is none: the PodGroup would be invalid."""
+    copied = _copied(labels)
+    if copied.get(names.PREEMPTIBILITY, "") not in ("", *PREEMPTIBILITIES):
+        del copied[names.PREEMPTIBILITY]
+    return copied
 
 
 def _queue(request: GroupingRequest) -> str:

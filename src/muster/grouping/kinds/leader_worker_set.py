@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.podgroup import TopologyConstraint
+from muster.grouping.annotations import segment_size
 from muster.grouping.fields import integer, mapping, number, text, texts
 from muster.grouping.gangs import gang_of_tree, lacks_label, owner_gang_name, remembered_tree
 from muster.grouping.topology import segment_constraint, template_constraint
@@ -62,21 +63,22 @@ def group(request: GroupingRequest) -> GangTree | Ungrouped:
 
 def _replica(owner: Owner, pod: WorkloadPod) -> LeaderWorkerGroup | Ungrouped:
     spec = mapping(owner.spec, "leaderWorkerTemplate")
-    size = number(pod.metadata.annotations.get(SIZE, "")) or integer(spec, "size", 1)
+    size = max(number(pod.metadata.annotations.get(SIZE, "")) or integer(spec, "size", 1), 1)
     segment = integer(spec, "subGroupPolicy.subGroupSize") or _annotated_segment(owner)
     is_first = text(owner.spec, "startupPolicy") == "LeaderReady"
-    if not segment or size <= 1:
-        return LeaderWorkerGroup(max(size, 1), is_leader_first=is_first)
+    if isinstance(segment, Ungrouped):
+        return segment
+    if not segment or size == 1:
+        return LeaderWorkerGroup(size, is_leader_first=is_first)
     if not 2 <= segment <= size:
         return _wrong_segment(owner, segment, size)
     is_excluded = text(spec, "subGroupPolicy.subGroupPolicyType") == "LeaderExcluded"
     return LeaderWorkerGroup(size, segment, is_excluded, is_first)
 
 
-def _annotated_segment(owner: Owner) -> int:
+def _annotated_segment(owner: Owner) -> int | Ungrouped | None:
     of_workers = texts(owner.spec, "leaderWorkerTemplate.workerTemplate.metadata.annotations")
-    stated = owner.metadata.annotations.get(names.SEGMENT_SIZE) or of_workers.get(names.SEGMENT_SIZE, "")
-    return number(stated) or 0
+    return segment_size(owner, owner.metadata.annotations, of_workers)
 
 
 def _wrong_segment(owner: Owner, segment: int, size: int) -> Ungrouped:

@@ -1,0 +1,84 @@
+"""RayCluster: the head, and every group of workers. RayJob and RayService are wrappers above it.
+
+A group with several hosts a replica is a branch of replicas that come whole or not at all. An operator that does not
+index its pods leaves open which replica a pod belongs to: the group is then one leaf.
+"""
+
+from collections.abc import Iterator
+
+from muster.grouping.fields import at, integer, items, number, text
+from muster.grouping.gangs import gang_of_tree, lacks_label, remembered_tree
+from muster.grouping.topology import template_constraint
+from muster.grouping.tree import Part, Path, remember
+from muster.grouping.types import GangTree, GroupingRequest, Owner, Raw, Ungrouped
+
+GROUP = "ray.io/group"  # label
+REPLICA_INDEX = "ray.io/worker-group-replica-index"  # label
+HEAD = "headgroup"
+SPARE_REPLICAS = (
+    16  # an autoscaler that removes replica 0 of 2 keeps replica 1: indexes may pass the number of replicas
+)
+
+
+def group(request: GroupingRequest) -> GangTree | Ungrouped:
+    """`pg-<cluster>-<uid>`."""
+    owner, labels = request.owner, request.pod.metadata.labels
+    name = labels.get(GROUP, "")
+    if not name:
+        return lacks_label(request.pod, GROUP, owner)
+    tree = remembered_tree(owner, "ray", _parts(owner))
+    return gang_of_tree(owner, tree, _path(owner, name, number(labels.get(REPLICA_INDEX, ""))))
+
+
+def _path(owner: Owner, name: str, replica: int | None) -> Path:
+    hosts = remember(owner, "hosts", lambda: {_name(group): _hosts(group) for group in _groups(owner)})
+    return (name,) if replica is None or hosts.get(name, 1) == 1 else (name, f"{name}-{replica}")
+
+
+def _groups(owner: Owner) -> list[Raw]:
+    """The groups with pods; of two with one name, the first."""
+    return list(
+        {_name(group): group for group in reversed(items(owner.spec, "workerGroupSpecs")) if _desired(group)}.values()
+    )[::-1]
+
+
+def _parts(owner: Owner) -> Iterator[Part]:
+    head = template_constraint(at(owner.spec, "headGroupSpec.template") or {})
+    yield Part(name=HEAD, need=1, source="one head a cluster", constraint=head)
+    yield from map(_workers, _groups(owner))
+
+
+def _workers(workers: Raw) -> Part:
+    name, hosts, desired = _name(workers), _hosts(workers), _desired(workers)
+    minimum = integer(workers, "minReplicas")
+    need = min(minimum or desired, desired)
+    source = f"{'minReplicas' if minimum else 'replicas'} of worker group {name}"
+    constraint = template_constraint(workers.get("template") or {})
+    if hosts == 1:
+        return Part(name=name, need=need, source=source, constraint=constraint)
+    replicas = (
+        Part(name=f"{name}-{index}", need=hosts, source=f"numOfHosts of worker group {name}")
+        for index in range(_slots(workers))
+    )
+    return Part(name=name, parts=replicas, need=need, source=source, constraint=constraint, may_hold_pods=True)
+
+
+def _name(workers: Raw) -> str:
+    return text(workers, "groupName")
+
+
+def _hosts(workers: Raw) -> int:
+    return max(integer(workers, "numOfHosts", 1), 1)
+
+
+def _desired(workers: Raw) -> int:
+    """The replicas that the operator makes: within minimum and maximum, and none while the group is suspended."""
+    if workers.get("suspend") is True or not _name(workers):
+        return 0
+    least, most = integer(workers, "minReplicas"), integer(workers, "maxReplicas", 2**31 - 1)
+    return min(max(integer(workers, "replicas"), least), max(most, least))
+
+
+def _slots(workers: Raw) -> int:
+    desired = _desired(workers)
+    return max(desired, min(integer(workers, "maxReplicas"), desired + SPARE_REPLICAS))
