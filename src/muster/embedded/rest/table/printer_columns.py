@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.api.jsonpath import evaluate
 from muster.api.moment import parse_time
-from muster.embedded.rest.table.jsonpath import evaluate
 from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 

@@ -8,38 +8,10 @@ import pytest
 from muster.api.resources import POD_GROUPS
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.table import printer_columns, workload_columns
-from muster.embedded.rest.table.jsonpath import evaluate
 from muster.embedded.rest.table.kind_columns import columns_of
 from muster.embedded.store.kinds import BUILT_IN, kinds_of_crd
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-RAW: Any = {
-    "metadata": {"name": "a", "labels": {"example.com/x": "y"}},
-    "list": [{"type": "A", "v": 1}, {"type": "B", "v": 2}],
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        (".metadata.name", ["a"]),
-        ("{.metadata.name}", ["a"]),
-        ("$.metadata.name", ["a"]),
-        (".metadata.none", []),
-        (".metadata.labels['example.com/x']", ["y"]),
-        (r".metadata.labels.example\.com/x", ["y"]),
-        (".list[0].v", [1]),
-        (".list[-1].v", [2]),
-        (".list[9].v", []),
-        (".list[*].v", [1, 2]),
-        ('.list[?(@.type=="B")].v', [2]),
-        (".list[?(@.type=='C')].v", []),
-        (".list[", []),
-        (".metadata.name.deeper", []),
-    ],
-)
-def test_json_paths_are_evaluated_as_by_kubectl(path: str, expected: list[Any]) -> None:
-    assert evaluate(RAW, path) == expected
 
 
 @pytest.mark.parametrize(

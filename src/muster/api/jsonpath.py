@@ -1,4 +1,4 @@
-"""The JSONPath that printer columns use: fields, `[0]`, `[*]`, `['a.b']` and `[?(@.type=="Ready")]`."""
+"""The JSONPath of printer columns and of users' own kinds: `.a.b`, `[0]`, `[*]`, `['a.b']`, `[?(@.type=="Ready")]`."""
 
 import re
 from collections.abc import Iterator
@@ -34,6 +34,11 @@ def _step(step: re.Match[str]) -> tuple[str, str]:
     if step["index"]:
         return ("index", step["index"])
     return ("field", (step["field"] or step["quoted"]).replace("\\.", "."))
+
+
+def is_readable(expression: str) -> bool:
+    """Whether a path has the form of one, and names something."""
+    return bool(steps := parse_path(expression)) and steps[0][0] != "none"
 
 
 def evaluate(raw: Any, expression: str) -> list[Any]:
