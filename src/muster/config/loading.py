@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import FieldInfo
 
 from muster.api.decoding import decode
 from muster.api.meta import Wire
 from muster.api.reader import parse_documents
-from muster.config.settings import LABEL, NAME, Certificates, Config, schema_of, struct_of
+from muster.config.settings import LABEL, NAME, Certificates, Config, item_struct_of, schema_of, struct_of
 from muster.errors import InputError
+from muster.grouping.custom_kind_problems import custom_kind_problems
 from muster.reporting.problems import lines
 from muster.reporting.text import plain
 from muster.validation.problem import Problem, listed
@@ -62,11 +64,19 @@ def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
     for key, value in raw.items():
         where = f"{at}.{key}".lstrip(".")[:200]
         if key in fields:
-            yield from _unknown_keys(value, inner, where) if (inner := struct_of(fields[key])) else ()
+            yield from _unknown_inside(value, fields[key], where)
         else:
             close = get_close_matches(str(key)[:80], fields, n=1, cutoff=0.6)
             hint = f"did you mean `{close[0]}`?" if close else f"known: {listed(fields)}"
             yield Problem(where, "is not a setting", hint=RENAMED.get(where, hint))
+
+
+def _unknown_inside(value: Any, field: FieldInfo, at: str) -> Iterator[Problem]:
+    if inner := struct_of(field):
+        yield from _unknown_keys(value, inner, at)
+    elif (inner := item_struct_of(field)) and isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _unknown_keys(item, inner, f"{at}[{i}]")
 
 
 def _values(part: Wire, at: str) -> Iterator[Problem]:
@@ -122,6 +132,9 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             f"{election.progress_seconds}",
             hint="else kubelet restarts a leader before it can give up the lease",
         )
+    for resource in config.grouping.owners:
+        yield from _value("grouping.owners", resource, NAME)
+    yield from custom_kind_problems(config.grouping.kinds, "grouping.kinds")
     yield from _certificate_problems(config.webhook.certificates)
     if config.webhook.enabled and config.webhook.port == config.observability.port:
         yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")

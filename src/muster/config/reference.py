@@ -1,12 +1,13 @@
 """Generates docs/reference/config.md from the types of the settings."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from msgspec.structs import FieldInfo
 
 from muster.api.meta import Wire
-from muster.config.settings import Config, notes_of, schema_of, struct_of
+from muster.config.settings import Config, item_struct_of, notes_of, schema_of, struct_of
 
 
 def reference() -> str:
@@ -24,14 +25,22 @@ def _section(kind: type[Wire], at: str) -> Iterator[str]:
         yield from map(_row, own)
         yield "\n"
     for field in fields:
+        name = f"{at}.{field.encode_name}".lstrip(".")
         if inner := struct_of(field):
-            yield from _section(inner, f"{at}.{field.encode_name}".lstrip("."))
+            yield from _section(inner, name)
+        elif inner := item_struct_of(field):
+            yield from _section(inner, f"{name}[]")
 
 
 def _row(field: FieldInfo) -> str:
-    default = msgspec.json.encode(field.default).decode() if field.default != () else "[]"
+    default = msgspec.json.encode(_shown(field.default)).decode() if field.default != () else "[]"
     why = " ".join(note.description for note in notes_of(field))
     return f"| `{field.encode_name}` | `{default}` | {_range(field)} | {why} |\n"
+
+
+def _shown(default: Any) -> Any:
+    """A default as a cell shows it: of a long list, how it begins."""
+    return (*default[:3], "…") if isinstance(default, tuple) and len(default) > 8 else default
 
 
 def _range(field: FieldInfo) -> str:
@@ -43,7 +52,7 @@ def _range(field: FieldInfo) -> str:
     if isinstance(field.default, bool):
         return "`true` or `false`"
     if isinstance(field.default, tuple):
-        return "a list of names"
+        return "a list of sections" if item_struct_of(field) else "a list of names"
     return "a name" if "pattern" in schema else "text"
 
 

@@ -11,6 +11,8 @@ from msgspec.structs import FieldInfo
 
 from muster.api.meta import Wire, doc
 from muster.api.names import DEFAULT_SCHEDULER
+from muster.grouping.custom_kinds import CustomKind, custom_rule
+from muster.grouping.table import RESOURCES, KindRule
 from muster.planning.policy import Policy
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -148,9 +150,13 @@ class PodGrouping(Wire, frozen=True):
     owners: Annotated[
         tuple[str, ...],
         doc(
-            "Resources that muster reads to find what a pod belongs to, as `plural.group`; nothing else is read. A pod "
-            "whose owner is not listed is grouped by the last owner that is."
+            "Resources that muster reads to find what a pod belongs to, as `plural.group`; beside them only those of "
+            "`kinds`. A pod whose owner is not listed is grouped by the last owner that is."
         ),
+    ] = RESOURCES
+    kinds: Annotated[
+        tuple[CustomKind, ...],
+        doc("Kinds of your own, and how their pods are grouped; one that muster knows is grouped so instead."),
     ] = ()
     write_concurrency: Annotated[
         int, doc("PodGroups and pods that are written at once, beside the bindings.", **_between(1, 1_000))
@@ -163,6 +169,17 @@ class PodGrouping(Wire, frozen=True):
             **_between(1, _HOUR),
         ),
     ] = 120
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Every resource that is read, those of `kinds` too."""
+        described = (f"{kind.resource}.{kind.group}".rstrip(".") for kind in self.kinds)
+        return tuple(dict.fromkeys((*self.owners, *described)))
+
+    @property
+    def rules(self) -> tuple[KindRule, ...]:
+        """The rules of `kinds`."""
+        return tuple(map(custom_rule, self.kinds))
 
 
 class LeaderElection(Wire, frozen=True):
@@ -385,5 +402,18 @@ def schema_of(field: FieldInfo) -> dict[str, Any]:
 
 def struct_of(field: FieldInfo) -> type[Wire] | None:
     """The type of a section; None: it is a single setting."""
-    kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+    return _struct(_type(field))
+
+
+def item_struct_of(field: FieldInfo) -> type[Wire] | None:
+    """The type of the items of a list of sections; None: it is none."""
+    kind = _type(field)
+    return _struct(get_args(kind)[0]) if get_origin(kind) is tuple else None
+
+
+def _type(field: FieldInfo) -> Any:
+    return get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+
+
+def _struct(kind: Any) -> type[Wire] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Wire) else None
