@@ -8,7 +8,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.api.resources import DEFINITIONS, JOB_SETS, LEADER_WORKER_SETS, Resource
+from muster.api.resources import (
+    DEFINITIONS,
+    JAX_JOBS,
+    JOB_SETS,
+    LEADER_WORKER_SETS,
+    PADDLE_JOBS,
+    PYTORCH_JOBS,
+    TF_JOBS,
+    XGBOOST_JOBS,
+    Resource,
+)
 from muster.workloads.types import Raw
 
 
@@ -22,7 +32,13 @@ class CustomKind(Struct, frozen=True):
     columns: tuple[tuple[str, str, str], ...] = ()  # name, type, path; Age comes last
 
 
+def _worker_scale(specs: str) -> tuple[str, str, str]:
+    workers = ".status.replicaStatuses.Worker"
+    return f".spec.{specs}.Worker.replicas", f"{workers}.active", f"{workers}.selector"
+
+
 _ANY: Raw = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_STATE = (("State", "string", ".status.conditions[-1:].type"),)
 
 KINDS: tuple[CustomKind, ...] = (
     CustomKind(
@@ -44,6 +60,11 @@ KINDS: tuple[CustomKind, ...] = (
             ("Suspended", "string", ".spec.suspend"),
         ),
     ),
+    CustomKind(PYTORCH_JOBS, scale=_worker_scale("pytorchReplicaSpecs"), columns=_STATE),
+    CustomKind(TF_JOBS, columns=_STATE),
+    CustomKind(XGBOOST_JOBS, columns=_STATE),
+    CustomKind(JAX_JOBS, scale=_worker_scale("jaxReplicaSpecs"), columns=_STATE),
+    CustomKind(PADDLE_JOBS, scale=_worker_scale("paddleReplicaSpecs"), columns=_STATE),
 )
 
 

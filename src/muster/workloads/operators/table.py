@@ -1,6 +1,11 @@
 """The controllers of the operators' kinds: one table, one line a kind."""
 
 from muster.workloads.operators import job_sets, leader_worker_sets
+from muster.workloads.operators.kubeflow import training_jobs
 from muster.workloads.types import Controller
 
-OPERATORS: tuple[Controller, ...] = (leader_worker_sets.CONTROLLER, job_sets.CONTROLLER)
+OPERATORS: tuple[Controller, ...] = (
+    leader_worker_sets.CONTROLLER,
+    job_sets.CONTROLLER,
+    *training_jobs.CONTROLLERS,
+)

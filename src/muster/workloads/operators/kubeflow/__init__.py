@@ -1,0 +1,1 @@
+"""Kubeflow's training jobs: roles of replicas, each replica one pod and one service."""
