@@ -24,7 +24,11 @@ BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"  # annotation
 SEGMENT_SIZE: Final = "kai.scheduler/segment-size"  # annotation
 SEGMENT_TOPOLOGY_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"  # annotation
 SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"  # annotation
+NODE_POOL: Final = "kai.scheduler/node-pool"  # label, on PodGroups and nodes as well
 PROJECT: Final = "project"  # label: the queue, where no label names one
+
+# on objects that `kubectl apply` created: the whole manifest
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # annotation
 
 # on pods and PodGroups that muster grouped: the kind whose rule chose the PodGroup
 GROUPED_BY: Final = "muster.dev/grouped-by"  # annotation

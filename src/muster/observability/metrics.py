@@ -118,6 +118,18 @@ TABLE = (
         ("queue", "resource", "unit"),
     ),
     Metric("search_steps", "histogram", "Steps that one search took (X1); most gangs need one or two.", (), _STEPS),
+    Metric(
+        "grouping_duration_seconds", "histogram", "From a pod's first event until it joins its PodGroup.", (), _CALL
+    ),
+    Metric("grouping_writes_total", "counter", "PodGroups and pods that the grouper wrote.", ("resource",)),
+    Metric("ungrouped_pods_total", "counter", "Times that a pod got no PodGroup, by reason.", ("reason",)),
+    Metric(
+        "grouping_failures_total",
+        "counter",
+        "Writes of the grouper that failed, by the API server's reason; Refused: the PodGroup itself is rejected.",
+        ("reason",),
+    ),
+    Metric("grouping_reports_dropped_total", "counter", "Reports on pods that were dropped, as too many waited."),
     Metric("leader", "gauge", "1: this replica leads; 0 in a dry run."),
     Metric(
         "lease_given_up_total",
@@ -250,6 +262,26 @@ class Metrics:
                 for resource, amount in amounts.get(queue, {}).items():
                     value, unit = in_base_units(resource, amount)
                     gauge.labels(queue, resource, unit).set(value)
+
+    def pod_grouped(self, seconds: float) -> None:
+        """A pod joined its gang."""
+        self._histogram("grouping_duration_seconds").observe(seconds)
+
+    def grouping_written(self, resource: str) -> None:
+        """The API server accepted a write of the grouper."""
+        self._counter("grouping_writes_total").labels(resource).inc()
+
+    def pod_ungrouped(self, reason: str) -> None:
+        """A pod gets no PodGroup."""
+        self._counter("ungrouped_pods_total").labels(reason).inc()
+
+    def grouping_failed(self, reason: str) -> None:
+        """A write of the grouper failed, or was refused."""
+        self._counter("grouping_failures_total").labels(reason).inc()
+
+    def grouping_report_dropped(self) -> None:
+        """A report on a pod was dropped."""
+        self._counter("grouping_reports_dropped_total").inc()
 
     def leads(self, now: Callable[[], bool]) -> None:
         """Each scrape reads whether this replica leads: a lease expires without an event."""

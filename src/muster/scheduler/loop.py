@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from muster.api.core import Pod
 from muster.config.settings import Scheduling
 from muster.kube.cluster import Cluster
 from muster.kube.leadership import AlwaysLeading, Leadership
@@ -46,7 +47,9 @@ class Scheduler:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         observer: Observer | None = None,
         policy: Policy | None = None,
+        reports_orphan: Callable[[Pod], bool] = lambda _: True,
     ) -> None:
+        """`reports_orphan`: whether a pod without a gang is reported here; False: the pod grouper does."""
         self.cluster, self.settings, self.clock, self.wall = cluster, settings or Scheduling(), clock, wall
         self.leadership: Leadership = leadership or AlwaysLeading()
         self.observer: Observer = observer or NoObserver()
@@ -56,16 +59,18 @@ class Scheduler:
         self.memory = AnswerCache()  # of earlier cycles (X7)
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self._trigger.wake)
         write_pool = WritePool(self.settings.bind_concurrency, self._trigger.settled_late)
-        self.status_writer = self._make_status_writer()
+        self.status_writer = self._make_status_writer(reports_orphan)
         self.events = self._make_events(write_pool)
         self.applier = self._make_applier(write_pool)
         self.runner = self._make_runner(policy)
         self._is_stopped = False
         self._relisted_term = 0  # of leadership: pods were listed since it began
 
-    def _make_status_writer(self) -> StatusWriter:
+    def _make_status_writer(self, reports_orphan: Callable[[Pod], bool]) -> StatusWriter:
         retries, seconds = RetryTimer(self._trigger), float(self.settings.bind_timeout_seconds)
-        return StatusWriter(self.cluster, self.leadership, self.clock, seconds, self.observer, retries.report)
+        return StatusWriter(
+            self.cluster, self.leadership, self.clock, seconds, self.observer, retries.report, reports_orphan
+        )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:
         """Events wait while bindings and evictions are in flight."""

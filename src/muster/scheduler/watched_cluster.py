@@ -19,7 +19,7 @@ from muster.api.podgroup import PodGroup
 from muster.api.resources import PODS, Resource
 from muster.config.settings import Scheduling
 from muster.kube.cache.cache import Cache
-from muster.kube.cache.reflector import ListCompleted, Reflector, ReflectorHealth
+from muster.kube.cache.reflector import ListCompleted, Reflector, ReflectorEvent, ReflectorHealth
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.model.snapshot import Snapshot
@@ -50,6 +50,7 @@ class WatchedCluster:
         }
         self.assumed_pods = AssumedPods(lambda: self.health[PODS].lists)
         self._trigger = trigger  # woken by every change
+        self.listeners: list[Callable[[Resource, ReflectorEvent], None]] = []  # called with every event, cached already
         self._is_building = False  # a thread builds a snapshot
         self._relist_term = 0  # of leadership, for which pods are listed again
         self._lists_before = 0  # lists of pods that had begun before that
@@ -99,6 +100,8 @@ class WatchedCluster:
             async for event in events:
                 if (self.cache.handle(struct, event) and not self.cache.echo) or isinstance(event, ListCompleted):
                     self._trigger.wake()
+                for listener in self.listeners:
+                    listener(resource, event)
                 if isinstance(event, ListCompleted):
                     await self.fold()
 

@@ -17,11 +17,13 @@ from uuid import uuid4
 from msgspec import Struct
 
 from muster.cli import tasks
+from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_service
 from muster.cli.assemble.servers import build_servers
 from muster.cli.shutdown import stop_on
 from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, LeaderElection
+from muster.controllers.grouper.grouper import Grouper
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
 from muster.observability.logging import logger
@@ -70,11 +72,21 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     measured = Metrics()
     takes_part = settings.leader_election.enabled and not settings.scheduling.dry_run
     leader = build_leader(settings.leader_election, cluster, identity) if takes_part else None
-    scheduler = Scheduler(cluster, settings.scheduling, leader, observer=measured, policy=settings.policy)
+    groups = settings.grouping.enabled and not settings.scheduling.dry_run
+    scheduler = Scheduler(
+        cluster,
+        settings.scheduling,
+        leader,
+        observer=measured,
+        policy=settings.policy,
+        reports_orphan=reports_orphan if groups else (lambda _: True),
+    )
+    grouper = build_grouper(settings, cluster, scheduler, measured) if groups else None
     servers = build_servers(settings, cluster, scheduler, leader, measured)
     progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
-    election = {"leader election": partial(compete, leader, scheduler, progress)} if leader else {}
-    return ControlPlane(cluster, scheduler, leader, election, {"scheduler": scheduler.run, **servers})
+    election = {"leader election": partial(compete, leader, scheduler, progress, grouper)} if leader else {}
+    loops: dict[str, Loop] = {"scheduler": scheduler.run, **({"grouper": grouper.run} if grouper else {}), **servers}
+    return ControlPlane(cluster, scheduler, leader, election, loops)
 
 
 def build_leader(settings: LeaderElection, cluster: Cluster, identity: str) -> Leader:
@@ -94,7 +106,7 @@ def replica_identity() -> str:
     return f"{os.environ.get('MUSTER_IDENTITY') or socket.gethostname()}_{uuid4().hex[:8]}"
 
 
-async def compete(leader: Leader, scheduler: Scheduler, progress: Progress) -> None:
+async def compete(leader: Leader, scheduler: Scheduler, progress: Progress, grouper: Grouper | None = None) -> None:
     """Compete for the lease once the cache is synced; step down where the scheduler makes no progress."""
     while not scheduler.synced:
         await asyncio.sleep(0.05)
@@ -108,7 +120,12 @@ async def compete(leader: Leader, scheduler: Scheduler, progress: Progress) -> N
         await _drain(scheduler)
         return scheduler.applier.write_pool.at_rest
 
-    await leader.run(scheduler.wake, lambda: scheduler.ready, is_stuck, abandon)
+    def begin() -> None:
+        scheduler.wake()
+        if grouper is not None:
+            grouper.lead()
+
+    await leader.run(begin, lambda: scheduler.ready, is_stuck, abandon)
 
 
 async def _end(plane: ControlPlane, election: list[Task], loops: list[asyncio.Task[Any]]) -> None:

@@ -9,9 +9,10 @@ from msgspec import Struct
 from muster.api.codec import Document
 from muster.api.resources import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.cli import tasks
+from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_terminal
 from muster.cli.tasks import Loop, Task
-from muster.config.settings import Scheduling
+from muster.config.settings import Config, Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubeconfig import remove_stale_kubeconfig
@@ -70,9 +71,15 @@ async def open_embedded_cluster(
     """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone."""
     configure_terminal()
     memory = MemoryCluster(store)
-    scheduler = Scheduler(memory, Scheduling(scheduler_names=schedulers))
+    settings = Config(scheduling=Scheduling(scheduler_names=schedulers))
+    scheduler = Scheduler(memory, settings.scheduling, reports_orphan=reports_orphan)
+    grouper = build_grouper(settings, memory, scheduler)
     kubelets = Kubelets(memory, timings=KubeletTimings())
-    loops: dict[str, Loop] = {"scheduler": scheduler.run, "simulated kubelets": kubelets.run}
+    loops: dict[str, Loop] = {
+        "scheduler": scheduler.run,
+        "pod grouper": grouper.run,
+        "simulated kubelets": kubelets.run,
+    }
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run
     started = tasks.start(loops)

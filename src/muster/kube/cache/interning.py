@@ -15,6 +15,7 @@ from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeC
 from muster.api.meta import Wire
 
 T = TypeVar("T")
+READ_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING)  # of pods
 MAX_PARTS = 50_000  # parts that are remembered; beyond it the table starts again, and parts in use stay in use
 
 
@@ -36,14 +37,14 @@ class PodInterner:
     def intern(self, pod: Pod) -> Pod:
         """A pod that every rule reads in the same way."""
         meta, spec, status = pod.metadata, pod.spec, pod.status
-        gang = meta.annotations.get(names.POD_GROUP)
+        annotations = {name: meta.annotations[name] for name in READ_ANNOTATIONS if name in meta.annotations}
         return Pod(
             replace(
                 meta,
                 generate_name="",
                 namespace=sys.intern(meta.namespace),
                 labels=self._shared("labels", meta.labels),
-                annotations=self._shared("annotations", {names.POD_GROUP: gang} if gang else {}),
+                annotations=self._shared("annotations", annotations),
                 creation_timestamp=self._shared("creation_timestamp", meta.creation_timestamp),
                 owner_references=(),
             ),

@@ -92,6 +92,7 @@ class StatusWriter:
         seconds: float = 10.0,
         observer: Observer | None = None,
         again: Callable[[bool], None] = lambda _: None,
+        reports_orphan: Callable[[Pod], bool] = lambda _: True,
     ) -> None:
         self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
         self.observer: Observer = observer or NoObserver()
@@ -109,7 +110,7 @@ class StatusWriter:
         self._failures: list[str] = []  # the first few messages
         self._failed = 0
         self._silent_until = -math.inf
-        self._builder = UpdateBuilder()
+        self._builder = UpdateBuilder(reports_orphan)
         self._recorder = EventRecorder(cluster, clock)
 
     def submit(self, cycle: CycleOutcome) -> None:
@@ -248,14 +249,15 @@ class UpdateBuilder:
     A gang without updates is skipped until it changes: on a large cluster these are nearly all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reports_orphan: Callable[[Pod], bool] = lambda _: True) -> None:
+        self._reports_orphan = reports_orphan  # whether a pod without a gang is reported here, and not by the grouper
         self._unchanged: dict[str, Gang] = {}
         self._topologies: object = None  # the domains that statuses name
 
     def updates(self, cycle: CycleOutcome) -> dict[Address, list[StatusUpdate]]:
         """Updates by object."""
         updates: dict[Address, list[StatusUpdate]] = {}
-        for update in (*self._of_gangs(cycle), *_of_orphans(cycle), *_of_queues(cycle)):
+        for update in (*self._of_gangs(cycle), *_of_orphans(cycle, self._reports_orphan), *_of_queues(cycle)):
             updates.setdefault(update.address, []).append(update)
         return updates
 
@@ -351,10 +353,12 @@ def _on_pod(uid: str, condition: Raw) -> Raw:
     return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
 
-def _of_orphans(cycle: CycleOutcome) -> Iterator[StatusUpdate]:
+def _of_orphans(cycle: CycleOutcome, is_reported: Callable[[Pod], bool]) -> Iterator[StatusUpdate]:
     """Updates of strays that name no existing gang."""
     for stray in orphans(cycle.snapshot):
         pod = cycle.snapshot.pods[stray.pod]
+        if not is_reported(pod):
+            continue
         yield _of_pod(stray.pod, pod.metadata.uid, of_stray(stray), cycle.now)
         yield _of_event(about_stray(stray, pod, cycle.now))
 

@@ -1,0 +1,36 @@
+"""The pod grouper beside a scheduler: it gets every event of the scheduler's watches, and reads its cache."""
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.config.settings import Config
+from muster.controllers.grouper.grouper import Grouper
+from muster.controllers.grouper.grouping_observer import GroupingObserver
+from muster.kube.cluster import Cluster
+from muster.scheduler.loop import Scheduler
+
+
+def build_grouper(
+    settings: Config, cluster: Cluster, scheduler: Scheduler, observer: GroupingObserver | None = None
+) -> Grouper:
+    """A grouper for the pods of this scheduler; it hears of pods through the scheduler's watches."""
+    grouper = Grouper(
+        cluster,
+        settings.grouping,
+        settings.scheduling.scheduler_names,
+        scheduler.watched.cache.pod_group,
+        scheduler.leadership,
+        scheduler.clock,
+        scheduler.wall,
+        observer,
+        settings.scheduling.namespaces,
+    )
+    scheduler.watched.listeners.append(grouper.handle)
+    return grouper
+
+
+def reports_orphan(pod: Pod) -> bool:
+    """Whether the scheduler reports a pod that has no gang; those that the grouper groups are left to it."""
+    notes = pod.metadata.annotations
+    is_skipped = names.SKIP_GROUPING in notes or names.SKIP_GROUPING in pod.metadata.labels
+    is_hand_written = names.POD_GROUP in notes and names.GROUPED_BY not in notes
+    return is_skipped or is_hand_written

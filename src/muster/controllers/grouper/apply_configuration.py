@@ -1,0 +1,109 @@
+"""What the grouper applies to a PodGroup: its own fields, without those that others have set. Pure.
+
+Rule 1: on a PodGroup that exists, queue and node pool stay as they are. Rule 2: a field that another manager owns stays
+that manager's: server-side apply names such fields in its conflict, and the configuration is applied without them.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.api import names
+from muster.api.decoding import encode
+from muster.api.podgroup import PodGroup
+from muster.api.resources import POD_GROUPS
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
+
+KEPT_LABELS = (names.QUEUE, names.NODE_POOL)
+_MAPS_OF_TEXT = ("metadata.labels", "metadata.annotations")  # their keys stand unquoted at the end of a path
+_STEP = re.compile(r'\.(?P<field>[^.\[]+)|\[name="(?P<name>[^"]*)"\]')
+
+
+def keep_existing(desired: PodGroup, existing: PodGroup | None) -> PodGroup:
+    """The PodGroup with the queue, and the labels of queue and node pool, that the existing one has."""
+    if existing is None:
+        return desired
+    labels = {name: text for name, text in desired.metadata.labels.items() if name not in KEPT_LABELS}
+    labels |= {name: existing.metadata.labels[name] for name in KEPT_LABELS if name in existing.metadata.labels}
+    return replace(
+        desired,
+        metadata=replace(desired.metadata, labels=labels),
+        spec=replace(desired.spec, queue=existing.spec.queue),
+    )
+
+
+def configuration(desired: PodGroup, yielded: Collection[str] = ()) -> Raw:
+    """The apply configuration, without the fields that are yielded to other managers."""
+    raw = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, **encode(desired)}
+    for path in yielded:
+        _remove(raw, list(_steps(path)))
+    return raw
+
+
+def contested_fields(error: ApiError) -> frozenset[str]:
+    """The fields that other managers own, of a conflict of server-side apply; empty: it is another error."""
+    causes = error.details.get("causes") if error.status == 409 else None
+    return frozenset(
+        str(cause.get("field"))
+        for cause in causes or ()
+        if isinstance(cause, dict) and cause.get("reason") == "FieldManagerConflict"
+    )
+
+
+def contains(existing: PodGroup, config: Raw) -> bool:
+    """Whether a PodGroup has everything that a configuration sets, and no further SubGroups or owners."""
+    stored = encode(existing)
+    same_items = all(
+        len(_at(config, path) or ()) == len(_at(stored, path) or ())
+        for path in (("spec", "subGroups"), ("metadata", "ownerReferences"))
+    )
+    return same_items and all(
+        _is_part(value, stored.get(name)) for name, value in config.items() if name in ("metadata", "spec")
+    )
+
+
+def _is_part(value: Any, stored: Any) -> bool:
+    if isinstance(value, dict):
+        return isinstance(stored, dict) and all(_is_part(inner, stored.get(name)) for name, inner in value.items())
+    if isinstance(value, list):
+        return isinstance(stored, list) and len(value) == len(stored) and all(map(_is_part, value, stored))
+    return bool(value == stored)
+
+
+def _at(raw: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        raw = raw.get(name) if isinstance(raw, dict) else None
+    return raw
+
+
+def _steps(path: str) -> Iterator[str | tuple[str, str]]:
+    """`.spec.subGroups[name="a"].minMember`: fields, and items by their name."""
+    for parent in _MAPS_OF_TEXT:
+        if path.startswith(f".{parent}."):
+            yield from parent.split(".")
+            yield path.removeprefix(f".{parent}.")
+            return
+    for step in _STEP.finditer(path):
+        yield step["field"] if step["field"] is not None else ("name", step["name"])
+
+
+def _remove(raw: Any, steps: list[str | tuple[str, str]]) -> None:
+    """Remove the field at a path, if it is there. An item of a list stays: only its fields belong to managers."""
+    *parents, last = steps or [""]
+    for step in parents:
+        raw = _inner(raw, step)
+    if isinstance(raw, dict) and isinstance(last, str):
+        raw.pop(last, None)
+
+
+def _inner(raw: Any, step: str | tuple[str, str]) -> Any:
+    match raw, step:
+        case dict(), str():
+            return raw.get(step)
+        case list(), (field, name):
+            return next((item for item in raw if isinstance(item, dict) and item.get(field) == name), None)
+        case _:
+            return None

@@ -1,0 +1,168 @@
+"""Assigns pods to gangs: keeps pods and their owners, and says which gangs changed. Every replica does; none writes.
+
+Rule 1: level-triggered: a pod is assigned from what is known, whatever came first. Rule 2: a pod that was assigned
+stays so while its owners cannot be read, or after they are gone: Kubernetes deletes it then.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+
+import structlog
+from msgspec.structs import replace
+
+from muster.api import names
+from muster.api.meta import OwnerReference
+from muster.api.objects import key
+from muster.api.resources import PODS, Resource
+from muster.controllers.grouper.members import GroupedPod, MemberIndex, Placing
+from muster.controllers.grouper.owner_cache import OwnerCache
+from muster.grouping.eligibility import is_grouped
+from muster.grouping.group import Assignment, assign
+from muster.grouping.owners import Missing, OwnersUnsynced, walk_owners
+from muster.grouping.pod_reader import read_pod
+from muster.grouping.table import KINDS, KindRule
+from muster.grouping.types import Owner, Ungrouped, WorkloadPod
+from muster.kube.cluster import Cluster, Raw
+
+log = structlog.get_logger()
+INTERNAL_ERROR = Ungrouped(
+    "InternalError", "muster failed to group the pod", "see the log of muster, and please report it with the workload"
+)
+AT_ONCE = 200  # pods that are assigned before other tasks of the loop run
+Assigned = Callable[[GroupedPod | None, GroupedPod | None], None]  # a pod before and after
+
+
+class Assigner:
+    """Pods of ours, each with its gang and leaf."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        owners: Collection[str],
+        schedulers: Collection[str],
+        kinds: tuple[KindRule, ...],
+        clock: Callable[[], float],
+        assigned: Assigned,
+        namespaces: Collection[str] = (),
+    ) -> None:
+        self.members = MemberIndex()
+        plurals = {(kind.group, kind.kind): kind.plural for kind in (*KINDS.values(), *kinds)}
+        self.owners = OwnerCache(
+            cluster, owners, plurals, clock, self._owner_changed, self._kind_changed, self._pod_owner
+        )
+        self._schedulers, self._namespaces = frozenset(schedulers), frozenset(namespaces)
+        self._kinds, self._clock, self._assigned = kinds, clock, assigned
+        self._dirty: dict[str, None] = {}
+        self._woken = asyncio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every pod is assigned, as far as its owners are known."""
+        return not self._dirty
+
+    def put(self, raw: Raw) -> None:
+        """A pod is new, or has changed."""
+        if not self._is_ours(raw):
+            self.drop(raw)
+            return
+        pod = read_pod(raw)
+        name = key(pod.metadata)
+        before = self.members.get(name)
+        if before is not None and before.pod == pod:
+            return
+        if not is_grouped(pod, self._schedulers):
+            self.drop(raw)
+            return
+        if before is not None and before.pod.metadata.uid != pod.metadata.uid:
+            self.drop(raw)
+            before = None
+        seen_at = before.seen_at if before else self._clock()
+        self.members.put(replace(before, pod=pod) if before else GroupedPod(pod, seen_at=seen_at))
+        self._mark(name)
+        if before is None:
+            self._owner_changed(pod.metadata.uid)
+
+    def _is_ours(self, raw: Raw) -> bool:
+        """A cheap test before anything is decoded: most pods may be for other schedulers (N6)."""
+        spec, meta = raw.get("spec") or {}, raw["metadata"]
+        in_scope = not self._namespaces or meta.get("namespace") in self._namespaces
+        return in_scope and spec.get("schedulerName") in self._schedulers
+
+    def drop(self, raw: Raw) -> None:
+        """A pod is gone, or is not ours."""
+        meta = raw["metadata"]
+        member = self.members.drop(f"{meta.get('namespace') or names.DEFAULT_NAMESPACE}/{meta['name']}")
+        if member is not None:
+            self._assigned(member, None)
+
+    def _mark(self, name: str) -> None:
+        self._dirty[name] = None
+        self._woken.set()
+
+    def _owner_changed(self, uid: str) -> None:
+        for name in self.members.owned_by(uid):
+            self._mark(name)
+
+    def _kind_changed(self, resource: Resource) -> None:
+        for name in self.members.awaiting(f"{resource.api_version} {resource.kind}"):
+            self._mark(name)
+
+    def _pod_owner(self, namespace: str, name: str) -> Owner | None:
+        """A pod of ours as an owner: a LeaderWorkerSet's workers belong to their leader's pod."""
+        member = self.members.get(f"{namespace}/{name}")
+        return Owner(PODS.api_version, PODS.kind, member.pod.metadata) if member else None
+
+    async def run(self) -> None:
+        """Assigns without end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.owners.run(), name="owners")
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                while self._dirty:
+                    self.assign_some(AT_ONCE)
+                    await asyncio.sleep(0)
+
+    def assign_some(self, most: int) -> None:
+        """Assigns up to so many pods whose owners may have changed."""
+        for name in [name for name, _ in zip(self._dirty, range(most), strict=False)]:
+            del self._dirty[name]
+            before = self.members.get(name)
+            if before is not None:
+                after = self._assign(before)
+                self.members.put(after)
+                self._assigned(before, after)
+
+    def _assign(self, member: GroupedPod) -> GroupedPod:
+        asked: list[OwnerReference] = []
+        placing, is_settled = self.place(member.pod, partial(self._lookup, asked))
+        if placing is None or (isinstance(placing, Ungrouped) and _was_grouped(member)):
+            placing = member.placing if isinstance(member.placing, Assignment) else None
+        awaited = "" if is_settled else f"{asked[-1].api_version} {asked[-1].kind}"
+        uids = frozenset(reference.uid for reference in asked)
+        return replace(member, placing=placing, owner_uids=uids, kind_awaited=awaited)
+
+    def _lookup(self, asked: list[OwnerReference], reference: OwnerReference, namespace: str) -> Owner | Missing:
+        asked.append(reference)
+        return self.owners.lookup(reference, namespace)
+
+    def place(
+        self, pod: WorkloadPod, lookup: Callable[[OwnerReference, str], Owner | Missing] | None = None
+    ) -> tuple[Placing, bool]:
+        """Where a pod belongs by what is known now, and whether all of its owners were read."""
+        chain = walk_owners(pod.metadata, lookup or self.owners.lookup)
+        if isinstance(chain, OwnersUnsynced):
+            return None, False
+        if isinstance(chain, Ungrouped):
+            return chain, chain.reason != "OwnerNotFound"
+        try:
+            return assign(pod, chain, self._kinds), not chain.notes
+        except Exception:
+            log.exception("pod not grouped", pod=key(pod.metadata))
+            return INTERNAL_ERROR, True
+
+
+def _was_grouped(member: GroupedPod) -> bool:
+    """Whether the pod has a gang already, of this process or of an earlier one."""
+    return isinstance(member.placing, Assignment) or names.GROUPED_BY in member.pod.metadata.annotations

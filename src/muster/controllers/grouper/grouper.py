@@ -1,0 +1,290 @@
+"""The pod grouper: pods of ours in, PodGroups and joined pods out.
+
+Data flows one way: pods and owners change, `assigner` assigns pods to gangs, gangs are written here. Rule 1: every
+replica assigns; only the leader writes, in its term (I9). Rule 2: level-triggered: a gang is written from all that is
+known, so the order of events does not matter. Rule 3: what concerns one pod, owner or gang holds up no other.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from muster.api import names
+from muster.api.podgroup import PodGroup
+from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
+from muster.config.settings import PodGrouping
+from muster.controllers.grouper.apply_configuration import keep_existing
+from muster.controllers.grouper.assigner import Assigner
+from muster.controllers.grouper.gang_record import GangRecord, has_mark, leaves_of, mark_of, representative
+from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
+from muster.controllers.grouper.grouping_reports import GroupingReports
+from muster.controllers.grouper.grouping_writer import GroupingWriter, LeadershipLost, RefusedPodGroup
+from muster.controllers.grouper.members import GroupedPod
+from muster.grouping.group import Assignment, build_pod_group
+from muster.grouping.table import RESOURCES, KindRule
+from muster.grouping.types import Ungrouped
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
+from muster.kube.cluster import Cluster
+from muster.kube.errors import ApiError
+from muster.kube.leadership import AlwaysLeading, Leadership
+from muster.kube.work_queue import WorkQueue
+
+log = structlog.get_logger()
+WORKERS = 32  # gangs that are written at once; the writer bounds requests
+JOINS_AT_ONCE = 8  # pods of one gang: a gang of 5,000 leaves room for others
+WRITE_SECONDS = 10.0
+
+
+class Grouper:
+    """The loop; `handle` gets what changed in the cluster, `pod_group` reads the cache of PodGroups."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: PodGrouping,
+        schedulers: Collection[str],
+        pod_group: Callable[[str], PodGroup | None],
+        leadership: Leadership | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        observer: GroupingObserver | None = None,
+        namespaces: Collection[str] = (),
+        kinds: tuple[KindRule, ...] = (),
+    ) -> None:
+        self._settings, self._pod_group, self._clock = settings, pod_group, clock
+        self._leadership: Leadership = leadership or AlwaysLeading()
+        self._observer: GroupingObserver = observer or NoGroupingObserver()
+        self.assigner = Assigner(
+            cluster, settings.owners or RESOURCES, schedulers, kinds, clock, self._assigned, namespaces
+        )
+        self._writer = GroupingWriter(
+            cluster, self._leadership, WRITE_SECONDS, settings.write_concurrency, self._observer.grouping_written
+        )
+        self.reports = GroupingReports(
+            cluster, self._leadership, clock, wall, WRITE_SECONDS, self._observer.grouping_report_dropped
+        )
+        self._gangs: WorkQueue[str] = WorkQueue()
+        self._records: dict[str, GangRecord] = {}
+        self._term = self._leadership.term
+        self._versions: dict[str, tuple[str, int]] = {}  # of PodGroups: uid and generation
+        self._classes: set[str] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be assigned or written now, but for what waits for its time."""
+        return self.assigner.is_idle and self._gangs.is_idle
+
+    # what changes
+
+    def handle(self, resource: Resource, event: ReflectorEvent) -> None:
+        """One event of a watch: of pods, PodGroups or PriorityClasses; others are ignored."""
+        match resource, event:
+            case _ if resource == PODS:
+                self._pod_changed(event)
+            case _ if resource == POD_GROUPS:
+                self._group_changed(event)
+            case _ if resource == PRIORITY_CLASSES:
+                self._class_changed(event)
+            case _:
+                return
+
+    def _pod_changed(self, event: ReflectorEvent) -> None:
+        match event:
+            case ObjectUpdated(object=raw):
+                self.assigner.put(raw)
+            case ObjectDeleted(object=raw):
+                self.assigner.drop(raw)
+            case _:
+                return
+
+    def _group_changed(self, event: ReflectorEvent) -> None:
+        """Looks at the gang again where its PodGroup is new, gone, or has another spec; statuses do not matter."""
+        match event:
+            case ObjectUpdated(object=raw):
+                meta = raw["metadata"]
+                gang, version = "/".join(identity(raw)), (meta.get("uid", ""), meta.get("generation", 0))
+                if self._versions.get(gang) == version:
+                    return
+                self._versions[gang] = version
+                is_ours = names.GROUPED_BY in (meta.get("annotations") or {})
+            case ObjectDeleted(object=raw):
+                gang, is_ours = "/".join(identity(raw)), False
+                self._versions.pop(gang, None)
+                if gang in self._records:
+                    self._records[gang].applied = None
+            case _:
+                return
+        if is_ours or self.assigner.members.has_gang(gang):
+            self._gangs.add(gang)
+
+    def _class_changed(self, event: ReflectorEvent) -> None:
+        """A kind's default class counts from when it exists."""
+        before = set(self._classes)
+        match event:
+            case ObjectUpdated(object=raw):
+                self._classes.add(raw["metadata"]["name"])
+            case ObjectDeleted(object=raw):
+                self._classes.discard(raw["metadata"]["name"])
+            case _:
+                return
+        if self._classes != before:
+            for gang in self.assigner.members.gangs:
+                self._gangs.add(gang)
+
+    def _assigned(self, before: GroupedPod | None, after: GroupedPod | None) -> None:
+        for gang in {member.gang for member in (before, after) if member is not None and member.gang}:
+            self._gangs.add(gang)
+        if after is not None:
+            self._report(after)
+
+    def lead(self) -> None:
+        """Leadership has begun: everything is looked at again, as another leader may have written."""
+        for gang in {*self.assigner.members.gangs, *self._versions}:
+            self._gangs.add(gang)
+        for name in self.assigner.members:
+            if (member := self.assigner.members.get(name)) is not None:
+                self._report(member)
+
+    def _report(self, member: GroupedPod) -> None:
+        if not self._leadership.leading or member.pod.is_finished:
+            return
+        meta, term = member.pod.metadata, self._leadership.term
+        match member.placing:
+            case Ungrouped() as text:
+                self._observer.pod_ungrouped(text.reason)
+                self.reports.add(meta, text, True, term)
+            case Assignment(notes=notes):
+                for text in notes:
+                    self.reports.add(meta, text, False, term)
+            case None:
+                return
+
+    # the loop
+
+    async def run(self) -> None:
+        """Groups without end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.assigner.run(), name="assigner")
+            tasks.create_task(self.reports.run(), name="grouping reports")
+            tasks.create_task(self._gangs.run(self._reconcile, WORKERS), name="gangs")
+
+    async def _reconcile(self, gang: str) -> bool:
+        """Whether the gang is written as it should be; otherwise it comes again after a while."""
+        if not self._leadership.leading:
+            return True
+        term = self._leadership.term
+        if term != self._term:
+            self._term, self._records = term, {}
+            self.reports.forget()
+        record = self._records.setdefault(gang, GangRecord())
+        try:
+            return await self._write(gang, record, term)
+        except LeadershipLost:
+            return True
+        except ApiError as error:
+            self._observer.grouping_failed(error.reason)
+            log.info("gang not grouped yet", gang=gang, reason=error.reason, what=error.message)
+            return False
+
+    async def _write(self, gang: str, record: GangRecord, term: int) -> bool:
+        members = self.assigner.members.of_gang(gang)
+        active = [member for member in members if not member.pod.is_finished]
+        if not active:
+            return await self._retire(gang, members, record, term)
+        record.empty_since = None
+        desired = self._desired(gang, active, members)
+        if desired is None:
+            return True
+        is_accepted = await self._apply(gang, desired, active, record, term)
+        exists = is_accepted or self._pod_group(gang) is not None
+        return (not exists or await self._join(active, record, term)) and is_accepted
+
+    def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
+        """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
+        try:
+            return build_pod_group(representative(active), frozenset(leaves_of(members)), self._classes)
+        except Exception:
+            log.exception("gang not grouped", gang=gang)
+            self._observer.grouping_failed("InternalError")
+            return None
+
+    async def _apply(
+        self, gang: str, desired: PodGroup, members: Sequence[GroupedPod], record: GangRecord, term: int
+    ) -> bool:
+        """Whether the API server has the PodGroup, as far as others did not change it."""
+        existing = self._pod_group(gang)
+        if record.is_applied(desired, existing):
+            return True
+        outcome = await self._writer.apply(keep_existing(desired, existing), record.yielded, term)
+        if isinstance(outcome, RefusedPodGroup):
+            self._refused(desired, outcome.message, members, record, term)
+            return False
+        record.applied, record.version, record.yielded = desired, outcome.version, outcome.yielded
+        record.refused = None
+        return True
+
+    def _refused(
+        self, desired: PodGroup, why: str, members: Sequence[GroupedPod], record: GangRecord, term: int
+    ) -> None:
+        """Says on the pods why their PodGroup is not stored."""
+        if record.refused == desired:
+            return
+        record.refused = desired
+        self._observer.grouping_failed("Refused")
+        text = Ungrouped(
+            "PodGroupRefused",
+            f"podgroup `{desired.metadata.name}` is refused: {why}",
+            "correct the workload; muster tries again when it changes, and from time to time",
+        )
+        for member in members:
+            self.reports.add(member.pod.metadata, text, False, term)
+
+    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
+        """Whether every pod carries its mark; a few at a time."""
+        todo = iter([member for member in members if self._is_unmarked(member, record)])
+        results = await asyncio.gather(
+            *(self._join_some(todo, record, term) for _ in range(JOINS_AT_ONCE)), return_exceptions=True
+        )
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+        return True
+
+    async def _join_some(self, todo: Iterator[GroupedPod], record: GangRecord, term: int) -> None:
+        for member in todo:
+            meta, mark = member.pod.metadata, mark_of(member)
+            if await self._writer.join(meta, mark.annotations, mark.labels, term):
+                record.joined[meta.name] = meta.uid, mark
+                self._observer.pod_grouped(self._clock() - member.seen_at)
+
+    def _is_unmarked(self, member: GroupedPod, record: GangRecord) -> bool:
+        meta, mark = member.pod.metadata, mark_of(member)
+        if has_mark(member, mark):
+            record.joined.pop(meta.name, None)
+            return False
+        return record.joined.get(meta.name) != (meta.uid, mark)
+
+    async def _retire(self, gang: str, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
+        """Deletes a PodGroup of the grouper once its pods are gone for long enough, or its workload has finished."""
+        existing = self._pod_group(gang)
+        if existing is None or names.GROUPED_BY not in existing.metadata.annotations:
+            self._records.pop(gang, None)
+            return True
+        if any(not _is_over(member) for member in members):
+            return True
+        record.empty_since = self._clock() if record.empty_since is None else record.empty_since
+        left_seconds = record.empty_since + self._settings.empty_seconds - self._clock()
+        if left_seconds > 0:
+            self._gangs.add_later(gang, left_seconds)
+            return True
+        await self._writer.delete(existing, term)
+        self._records.pop(gang, None)
+        return True
+
+
+def _is_over(member: GroupedPod) -> bool:
+    """Whether a finished pod belongs to a workload that has finished."""
+    return isinstance(member.placing, Assignment) and member.placing.request.owner.is_finished

@@ -1,0 +1,117 @@
+"""The writes of the grouper: PodGroups by server-side apply, pods by one patch each, in a term of leadership (I9).
+
+Rule 1: at most one write a gang and one a pod, and none for what is stored already. Rule 2: every write may be
+repeated: an apply sets the same fields again, and a patch names the uid of its pod.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from muster.api.meta import ObjectMeta
+from muster.api.podgroup import PodGroup
+from muster.api.resources import POD_GROUPS, PODS
+from muster.controllers.grouper.apply_configuration import configuration, contested_fields
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
+from muster.kube.leadership import Leadership, leads_in, within_leadership
+
+MANAGER = "muster-grouper"
+MOST_CONFLICTS = 5  # rounds in which other managers' fields are left out
+REFUSED = (400, 403, 422)  # the API server, or a webhook, rejects the object itself
+
+
+class LeadershipLost(Exception):
+    """Another replica may write: this one stops."""
+
+
+class AppliedPodGroup(Struct, frozen=True):
+    """A PodGroup that the API server stored."""
+
+    version: tuple[str, int]  # its uid and generation
+    yielded: frozenset[str]  # fields that other managers keep
+
+
+class RefusedPodGroup(Struct, frozen=True):
+    """Why the API server does not take a PodGroup."""
+
+    message: str
+
+
+class GroupingWriter:
+    """Writes, a bounded number at once."""
+
+    def __init__(
+        self, cluster: Cluster, leadership: Leadership, seconds: float, concurrency: int, written: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._leadership, self._seconds = cluster, leadership, seconds
+        self._slots = asyncio.Semaphore(concurrency)
+        self._written = written  # called with the kind of each write that was accepted
+
+    async def apply(self, desired: PodGroup, yielded: frozenset[str], term: int) -> AppliedPodGroup | RefusedPodGroup:
+        """Apply a PodGroup, without the fields that other managers keep. ApiError: try again later."""
+        namespace, name = desired.metadata.namespace, desired.metadata.name
+        for _ in range(MOST_CONFLICTS):
+            try:
+                async with self._writing(term):
+                    stored = await self._cluster.patch(
+                        POD_GROUPS,
+                        namespace,
+                        name,
+                        configuration(desired, yielded),
+                        "application/apply-patch+yaml",
+                        field_manager=MANAGER,
+                    )
+            except ApiError as error:
+                contested = contested_fields(error) - yielded
+                if not contested and error.status in REFUSED:
+                    return RefusedPodGroup(error.message)
+                if not contested:
+                    raise
+                yielded |= contested
+            else:
+                self._written("podgroups")
+                meta = stored["metadata"]
+                return AppliedPodGroup((meta.get("uid", ""), meta.get("generation", 0)), yielded)
+        raise ApiError(409, "Conflict", f"other managers took fields {MOST_CONFLICTS} times in a row")
+
+    async def join(self, pod: ObjectMeta, annotations: Raw, labels: Raw, term: int) -> bool:
+        """Whether the pod has these annotations and labels now; False: it is gone. ApiError: try again later."""
+        body = {"metadata": {"uid": pod.uid, "annotations": annotations, "labels": labels}}
+        try:
+            async with self._writing(term):
+                await self._cluster.patch(PODS, pod.namespace, pod.name, body, field_manager=MANAGER)
+        except ApiError as error:
+            if error.status == 404 or _is_other_uid(error):
+                return False
+            raise
+        self._written("pods")
+        return True
+
+    async def delete(self, group: PodGroup, term: int) -> None:
+        """Delete a PodGroup, if it is still this one."""
+        meta = group.metadata
+        try:
+            async with self._writing(term):
+                await self._cluster.delete(POD_GROUPS, meta.namespace, meta.name, uid=meta.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    @asynccontextmanager
+    async def _writing(self, term: int) -> AsyncIterator[None]:
+        """Around one write: in a slot, in its term, and in time."""
+        async with self._slots:
+            if not leads_in(self._leadership, term):
+                raise LeadershipLost
+            async with within_leadership(self._leadership, self._seconds):
+                yield
+
+
+def _is_other_uid(error: ApiError) -> bool:
+    """Whether the pod under this name is another one by now."""
+    causes = error.details.get("causes")
+    fields = [cause.get("field") for cause in causes or () if isinstance(cause, dict)]
+    return error.status == 422 and "metadata.uid" in fields
