@@ -1,6 +1,6 @@
 """Owners from plain objects: what rules read of them, and nothing that changes all the time.
 
-Rule: two states of an object that group alike are equal, so that a status update of a Job with 5,000 pods costs nothing.
+Rule: two states of an object that group alike are equal, so that a new status of a Job with 5,000 pods costs nothing.
 """
 
 from typing import Any

@@ -5,7 +5,6 @@ goes up. Each step reads only what the one before has stored: a crash between th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from msgspec import Struct
 
@@ -29,16 +28,8 @@ class JobTally(Struct, frozen=True):
     failed_indexes: frozenset[int] | None = None  # None: the Job has no backoffLimitPerIndex
     settled: tuple[Raw, ...] = ()  # pods that the stored status has counted
     awaited: dict[int, Raw] = {}  # the last failed pod of each index that is to get a new one
-
-    @property
-    def all_succeeded(self) -> int:
-        """Pods that succeeded, those included that are about to be counted."""
-        return self.succeeded + len(self.uncounted_succeeded)
-
-    @property
-    def all_failed(self) -> int:
-        """Pods that failed, those included that are about to be counted, or that wait for the pod after them."""
-        return self.failed + len(self.uncounted_failed) + len(self.awaited)
+    all_succeeded: int = 0  # those included that are still to be counted
+    all_failed: int = 0
 
     @property
     def is_settled(self) -> bool:
@@ -83,25 +74,28 @@ def count_pods(job: Raw, pods: Sequence[Raw]) -> JobTally:
     kept_succeeded, kept_failed = (tracked.still_there(uids) for uids in (stored_succeeded, stored_failed))
     failed_indexes = tracked.failed_indexes()
     awaited = {} if failed_indexes is None else tracked.awaited(tracked.completed | failed_indexes)
-    counters = (
-        integer(job, "status.succeeded") + len(stored_succeeded) - len(kept_succeeded),
-        integer(job, "status.failed") + len(stored_failed) - len(kept_failed),
+    succeeded = integer(job, "status.succeeded") + len(stored_succeeded) - len(kept_succeeded)
+    failed = integer(job, "status.failed") + len(stored_failed) - len(kept_failed)
+    all_uncounted = (
+        _uids(kept_succeeded, () if tracked.is_indexed else tracked.succeeded),
+        _uids(kept_failed, tracked.countable_failures(awaited)),
     )
     return JobTally(
-        len(tracked.completed) if tracked.is_indexed else counters[0],
-        counters[1],
-        _limited(kept_succeeded, () if tracked.is_indexed else tracked.succeeded),
-        _limited(kept_failed, tracked.countable_failures(awaited)),
+        len(tracked.completed) if tracked.is_indexed else succeeded,
+        failed,
+        all_uncounted[0][:MOST_UNCOUNTED],
+        all_uncounted[1][:MOST_UNCOUNTED],
         tracked.completed,
         failed_indexes,
         tuple(tracked.settled({*stored_succeeded, *stored_failed})),
         awaited,
+        len(tracked.completed) if tracked.is_indexed else succeeded + len(all_uncounted[0]),
+        failed + len(all_uncounted[1]) + len(awaited),
     )
 
 
-def _limited(kept: Sequence[str], pods: Iterable[Raw]) -> tuple[str, ...]:
-    uids = dict.fromkeys([*kept, *(pod["metadata"]["uid"] for pod in pods)])
-    return tuple(islice(uids, MOST_UNCOUNTED))
+def _uids(kept: Sequence[str], pods: Iterable[Raw]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*kept, *(pod["metadata"]["uid"] for pod in pods)]))
 
 
 class TrackedPods:

@@ -177,7 +177,9 @@ def _is_complete(state: JobState) -> bool:
 
 
 def _again(state: JobState, over: Raw | None, wait: float, actions: Sequence[Action]) -> float | None:
-    """When to look again although nothing changes: backoff, deadline, or more pods than fit in one burst."""
+    """When to look again although nothing changes: pods to count, more than fit in one burst, backoff, deadline."""
+    if state.tally.settled or not state.tally.is_settled:
+        return 0.0
     if over is not None:
         return None
     waits = [seconds for seconds in (wait, _deadline_seconds(state)) if seconds]

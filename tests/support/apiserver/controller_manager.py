@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from muster.workloads.operators.crds import operator_crds
 from tests.support.apiserver import envtest
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.apiserver.server_process import NotStarted, ServerProcess
@@ -36,7 +37,7 @@ class ControllerManager:
         self._process: ServerProcess | None = None
 
     def start(self) -> None:
-        """Until its controllers work. Kinds that are installed later are collected half a minute late."""
+        """Until its controllers work."""
         program = self.apiserver.programs[envtest.CONTROLLER_MANAGER]
         self._process = ServerProcess(program, self._flags(), self.apiserver.folder)
         self._until_started(self._process)
@@ -70,9 +71,10 @@ class ControllerManager:
 
 @pytest.fixture(scope="module")
 def controller_manager(apiserver: ApiServer) -> Iterator[ControllerManager]:
-    """kube-controller-manager, for the tests of one module."""
+    """kube-controller-manager, for the tests of one module, and the kinds of other projects' operators."""
     if envtest.CONTROLLER_MANAGER not in apiserver.programs:
         pytest.skip(envtest.HOW_TO_GET_CONTROLLERS)
+    apiserver.apply_crds(operator_crds())  # first: its garbage collector looks for kinds every half a minute
     manager = ControllerManager(apiserver)
     try:
         manager.start()

@@ -135,16 +135,16 @@ class Assigner:
                 self._assigned(before, after)
 
     def _assign(self, member: GroupedPod) -> GroupedPod:
-        asked: list[OwnerReference] = []
-        placing, is_settled = self.place(member.pod, partial(self._lookup, asked))
+        references: list[OwnerReference] = []
+        placing, is_settled = self.place(member.pod, partial(self._lookup, references))
         if placing is None or (isinstance(placing, Ungrouped) and _was_grouped(member)):
             placing = member.placing if isinstance(member.placing, Assignment) else None
-        awaited = "" if is_settled else f"{asked[-1].api_version} {asked[-1].kind}"
-        uids = frozenset(reference.uid for reference in asked)
+        awaited = "" if is_settled else f"{references[-1].api_version} {references[-1].kind}"
+        uids = frozenset(reference.uid for reference in references)
         return replace(member, placing=placing, owner_uids=uids, kind_awaited=awaited)
 
-    def _lookup(self, asked: list[OwnerReference], reference: OwnerReference, namespace: str) -> Owner | Missing:
-        asked.append(reference)
+    def _lookup(self, seen: list[OwnerReference], reference: OwnerReference, namespace: str) -> Owner | Missing:
+        seen.append(reference)
         return self.owners.lookup(reference, namespace)
 
     def place(

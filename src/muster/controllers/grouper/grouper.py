@@ -24,7 +24,6 @@ from muster.controllers.grouper.grouping_reports import GroupingReports
 from muster.controllers.grouper.grouping_writer import GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, build_pod_group
-from muster.grouping.table import RESOURCES, KindRule
 from muster.grouping.types import Ungrouped
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
 from muster.kube.cluster import Cluster
@@ -52,13 +51,12 @@ class Grouper:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         observer: GroupingObserver | None = None,
         namespaces: Collection[str] = (),
-        kinds: tuple[KindRule, ...] = (),
     ) -> None:
         self._settings, self._pod_group, self._clock = settings, pod_group, clock
         self._leadership: Leadership = leadership or AlwaysLeading()
         self._observer: GroupingObserver = observer or NoGroupingObserver()
         self.assigner = Assigner(
-            cluster, settings.owners or RESOURCES, schedulers, kinds, clock, self._assigned, namespaces
+            cluster, settings.resources, schedulers, settings.rules, clock, self._assigned, namespaces
         )
         self._writer = GroupingWriter(
             cluster, self._leadership, WRITE_SECONDS, settings.write_concurrency, self._observer.grouping_written
