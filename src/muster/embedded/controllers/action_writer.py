@@ -1,0 +1,93 @@
+"""Performs the actions of a reconciliation on a cluster, in batches that start small.
+
+Rule 1: actions of one type on one kind that follow each other are one run; the next run starts when this one is done.
+Rule 2: a run starts with one request and doubles (slow start): where the first ones fail, the others are not sent.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from muster.embedded.controllers.workload_cache import WorkloadCache, controller_uid
+from muster.kube.cluster import Cluster
+from muster.kube.errors import ApiError
+from muster.workloads.types import Action, Create, Remove, Update
+
+LARGEST_BATCH = 64  # requests at a time
+FIELD_MANAGER = "muster-workloads"
+
+
+class FailedAction(Struct, frozen=True):
+    """An action that the API server refused, or that may not have reached it."""
+
+    action: Action
+    error: ApiError
+
+
+class ActionWriter:
+    """Sends actions, and puts what the API server returns into the cache."""
+
+    def __init__(self, cluster: Cluster, cache: WorkloadCache, timestamp: Callable[[], str]) -> None:
+        self._cluster, self._cache, self._timestamp = cluster, cache, timestamp
+
+    async def perform(self, actions: Iterable[Action]) -> Sequence[FailedAction]:
+        """Performs runs of actions in order, until one of them fails; returns what failed."""
+        for _, run in groupby(actions, key=lambda action: (type(action), action.resource)):
+            for batch in batches(list(run)):
+                results = await asyncio.gather(*(self._attempt(action) for action in batch))
+                failures = [failure for failure in results if failure is not None]
+                if failures:
+                    return failures
+        return ()
+
+    async def _attempt(self, action: Action) -> FailedAction | None:
+        try:
+            await self._send(action)
+        except ApiError as error:
+            return FailedAction(action, error)
+        return None
+
+    async def _send(self, action: Action) -> None:
+        match action:
+            case Create():
+                await self._create(action)
+            case Update(resource=resource, namespace=namespace, name=name, patch=patch):
+                try:
+                    raw = await self._cluster.patch(resource, namespace, name, patch, field_manager=FIELD_MANAGER)
+                except ApiError as error:
+                    if error.status != 404:  # gone: the watch will show it
+                        raise
+                else:
+                    self._cache.updated(resource, raw)
+            case Remove():
+                await self._remove(action)
+
+    async def _create(self, action: Create) -> None:
+        try:
+            raw = await self._cluster.create(action.resource, action.object)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            metadata = action.object["metadata"]
+            raw = await self._cluster.get(action.resource, metadata.get("namespace", ""), metadata["name"])
+            if controller_uid(raw) != controller_uid(action.object):
+                raise error from None
+        self._cache.created(action.resource, raw)
+
+    async def _remove(self, action: Remove) -> None:
+        try:
+            await self._cluster.delete(action.resource, action.namespace, action.name, uid=action.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):  # gone, or another object with this name: the watch will show it
+                raise
+        self._cache.deletion_requested((action.resource, action.namespace, action.name), action.uid, self._timestamp())
+
+
+def batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
+    """1, 2, 4 … actions, at most `LARGEST_BATCH`."""
+    start, size = 0, 1
+    while start < len(actions):
+        yield actions[start : start + size]
+        start, size = start + size, min(2 * size, LARGEST_BATCH)

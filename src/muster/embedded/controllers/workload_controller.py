@@ -1,0 +1,257 @@
+"""The controllers of workload kinds on any cluster: reflectors, one cache, one work queue, and `workloads` to decide.
+
+Rule 1: a workload is reconciled only when its kind and the kinds of its children were listed. Rule 2: what goes wrong
+with one workload is said on it and retried with a backoff of its own; the others go on. Rule 3: a kind that the cluster
+does not serve is waited for; its CRD wakes it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from muster.api.meta import ObjectMeta
+from muster.api.resources import DEFINITIONS, Resource
+from muster.embedded.controllers.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
+from muster.embedded.controllers.workload_cache import Key, WorkloadCache, controller_uid
+from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
+from muster.kube.event_recorder import EventRecorder, event
+from muster.kube.work_queue import WorkQueue
+from muster.workloads.conditions import timestamp
+from muster.workloads.table import CONTROLLERS
+from muster.workloads.types import Controller, Create, Reconciliation, Remove
+
+WORKERS = 8
+EXPIRE_SECONDS = 60.0
+PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
+FEW_CHILDREN = 50  # below, a change is reconciled at once
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class WorkloadControllers:
+    """Runs the controllers of these kinds. `run` until cancelled."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        controllers: Mapping[Resource, Controller] = CONTROLLERS,
+        now: Callable[[], datetime] = _now,
+    ) -> None:
+        self._cluster, self._controllers, self._now = cluster, dict(controllers), now
+        self._cache = WorkloadCache(time.monotonic, self._on_change)
+        self._writer = ActionWriter(cluster, self._cache, lambda: timestamp(now()))
+        self._events = EventRecorder(cluster, time.monotonic)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        kinds = (kind for controller in controllers.values() for kind in (controller.resource, *controller.children))
+        self._reflectors = {resource: Reflector(cluster, resource) for resource in dict.fromkeys(kinds)}
+        self._releasing = {
+            (controller.resource.api_version, controller.resource.kind): controller
+            for controller in controllers.values()
+            if controller.release is not None
+        }
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for resource in self._reflectors:
+                tasks.create_task(self._reflect(resource), name=f"reflector of {resource.plural}")
+            tasks.create_task(self._wake_on_definitions())
+            tasks.create_task(self._expire())
+            tasks.create_task(self._queue.run(self._reconcile, WORKERS))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done now; workloads may still wait for their time."""
+        return self._queue.is_idle
+
+    # watches
+
+    async def _reflect(self, resource: Resource) -> None:
+        async with aclosing(self._reflectors[resource].events()) as events:
+            async for received in events:
+                match received:
+                    case ObjectUpdated(object=raw):
+                        self._cache.observe(resource, raw)
+                    case ObjectDeleted(object=raw):
+                        self._cache.observe_deletion(raw)
+                    case ListCompleted():
+                        self._on_listed(resource)
+
+    def _on_listed(self, resource: Resource) -> None:
+        """Reconciles what had to wait for this list."""
+        for controller in self._controllers.values():
+            if resource in (controller.resource, *controller.children):
+                for key in self._cache.keys(controller.resource):
+                    self._queue.add(key)
+        for child in {kind for controller in self._releasing.values() for kind in controller.children}:
+            for key in self._cache.keys(child):
+                self._enqueue_orphan(key)
+
+    async def _wake_on_definitions(self) -> None:
+        """Lists a kind as soon as its CRD is there; until then its reflector waits longer and longer."""
+        async with aclosing(Reflector(self._cluster, DEFINITIONS).events()) as events:
+            async for received in events:
+                if isinstance(received, ObjectUpdated):
+                    for resource in _defined(received.object, self._reflectors):
+                        if not self._reflectors[resource].health.is_ready:
+                            self._reflectors[resource].relist()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_SECONDS)
+            self._cache.expire()
+
+    # which workloads a change concerns
+
+    def _on_change(self, key: Key, raw: Raw) -> None:
+        if key[0] in self._controllers:
+            self._enqueue_soon(key, raw["metadata"].get("uid", ""))
+            self._enqueue_orphans_of(raw["metadata"].get("uid", ""))
+        for uid, owner in self._cache.owners_of(raw):
+            if owner is None:
+                self._enqueue_orphan(key)
+            elif self._concerns(owner, key[0]):
+                self._enqueue_soon(owner, uid)
+
+    def _concerns(self, owner: Key, resource: Resource) -> bool:
+        controller = self._controllers.get(owner[0])
+        return controller is not None and resource in controller.children
+
+    def _enqueue_soon(self, owner: Key, uid: str) -> None:
+        count = self._cache.count_children(uid)
+        if count < FEW_CHILDREN:
+            self._queue.add(owner)
+        else:
+            self._queue.add_later(owner, min(LONGEST_DELAY_SECONDS, PER_CHILD_SECONDS * count))
+
+    def _enqueue_orphans_of(self, uid: str) -> None:
+        if self._cache.find(uid) is None:
+            for child in self._cache.children(uid):
+                self._enqueue_orphan(child)
+
+    def _enqueue_orphan(self, key: Key) -> None:
+        raw = self._cache.get(key)
+        if raw is not None and self._releaser(raw) is not None:
+            self._queue.add(key)
+
+    def _releaser(self, raw: Raw) -> Controller | None:
+        """The controller that frees an object whose owner is gone; None: it has its owner, or needs nothing."""
+        reference = _controller_reference(raw)
+        controller = self._releasing.get((reference.get("apiVersion", ""), reference.get("kind", "")))
+        if controller is None or self._cache.find(controller_uid(raw)) is not None:
+            return None
+        return controller if self._reflectors[controller.resource].health.has_synced else None
+
+    # reconciliation
+
+    async def _reconcile(self, key: Key) -> bool:
+        """Whether nothing is left to do about an object, until it changes or its time comes."""
+        raw, controller = self._cache.get(key), self._controllers.get(key[0])
+        if raw is None:
+            return True
+        if controller is None or self._releaser(raw) is not None:
+            return await self._release(key, raw)
+        if not all(self._reflectors[kind].health.has_synced for kind in (key[0], *controller.children)):
+            return True  # its list will bring it back
+        return await self._reconcile_workload(key, raw, controller)
+
+    async def _reconcile_workload(self, key: Key, owner: Raw, controller: Controller) -> bool:
+        try:
+            reconciliation = controller.reconcile(owner, self._cache, self._now())
+        except Exception as error:  # an object that nothing has validated: the others go on
+            await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}")
+            return False
+        failures = await self._writer.perform(reconciliation.actions)
+        await self._report(owner, key[0], failures)
+        is_written = await self._write_status(key, owner, reconciliation)
+        if failures or not is_written:
+            return False
+        if reconciliation.again_after_seconds:
+            self._queue.add_later(key, reconciliation.again_after_seconds)
+        elif reconciliation.again_after_seconds is not None:
+            self._queue.add(key)
+        return True
+
+    async def _write_status(self, key: Key, owner: Raw, reconciliation: Reconciliation) -> bool:
+        """Writes a status that differs, on the version that it was made from; a later version gets another one."""
+        status, current = reconciliation.status, self._cache.get(key)
+        if status is None or current is None or pruned(status) == pruned(owner.get("status") or {}):
+            return True
+        if current["metadata"].get("uid") != owner["metadata"].get("uid") or current.get("status") != owner.get(
+            "status"
+        ):
+            return True  # it changed meanwhile, and comes again
+        try:
+            self._cache.updated(key[0], await self._cluster.replace(key[0], {**current, "status": status}, "status"))
+        except ApiError as error:
+            return error.status in (404, 409)  # gone or changed: the watch will show it
+        return True
+
+    async def _release(self, key: Key, raw: Raw) -> bool:
+        controller = self._releaser(raw)
+        patch = controller.release(raw) if controller is not None and controller.release is not None else None
+        if controller is None or patch is None:
+            return True
+        try:
+            if await self._is_owner_gone(controller.resource, raw):
+                patched = await self._cluster.patch(*key, patch, field_manager=FIELD_MANAGER)
+                self._cache.updated(key[0], patched)
+        except ApiError as error:
+            return error.status == 404
+        return True
+
+    async def _is_owner_gone(self, resource: Resource, raw: Raw) -> bool:
+        """Asks the API server: the cache may not have a new owner yet."""
+        reference = _controller_reference(raw)
+        try:
+            owner = await self._cluster.get(resource, raw["metadata"].get("namespace", ""), reference.get("name", ""))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return True
+        return bool(owner["metadata"].get("uid") != reference.get("uid"))
+
+    # what went wrong
+
+    async def _report(self, owner: Raw, resource: Resource, failures: Sequence[FailedAction]) -> None:
+        for failure in failures[:1]:
+            match failure.action:
+                case Create():
+                    reason, verb = "FailedCreate", "creating"
+                case Remove():
+                    reason, verb = "FailedDelete", "deleting"
+                case _:
+                    reason, verb = "FailedUpdate", "updating"
+            await self._record(owner, resource, reason, f"Error {verb}: {failure.error.message}")
+
+    async def _record(self, owner: Raw, resource: Resource, reason: str, message: str) -> None:
+        metadata = owner["metadata"]
+        about = ObjectMeta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata.get("uid", ""))
+        try:
+            await self._events.record(event(resource, about, reason, message, self._now()))
+        except ApiError:
+            return  # the retry of the workload records it again
+
+
+def _controller_reference(raw: Raw) -> Raw:
+    references = raw["metadata"].get("ownerReferences") or ()
+    return next((reference for reference in references if reference.get("controller")), {})
+
+
+def _defined(definition: Raw, resources: Iterable[Resource]) -> list[Resource]:
+    """The kinds that a CRD defines."""
+    return [kind for kind in resources if f"{kind.plural}.{kind.group}" == definition["metadata"]["name"]]
+
+
+def pruned(value: object) -> object:
+    """A value without fields that are zero or empty: API servers leave them out."""
+    if isinstance(value, dict):
+        inner = {name: pruned(field) for name, field in value.items()}
+        return {name: field for name, field in inner.items() if field not in (0, "", None, {}, [])}
+    return [pruned(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,240 @@
+"""The pods that a manifest will have: its controllers, run to the end on objects in memory.
+
+Rule 1: every pod that is made counts as Running and Ready at once, so that kinds that start in an order get all pods.
+Rule 2: equal manifests give equal names and uids. Rule 3: the number of pods and of reconciliations is bounded.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from muster.api.fields import mapping, text
+from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.resources import CRON_JOBS, PODS, STATEFUL_SETS, Resource
+from muster.errors import InputError
+from muster.workloads.conditions import timestamp
+from muster.workloads.defaults import with_defaults
+from muster.workloads.merge_patch import merged
+from muster.workloads.pod_templates import LONGEST_GENERATED, template_hash
+from muster.workloads.table import CONTROLLERS
+from muster.workloads.types import Action, Controller, Create, Raw, Reconciliation, Remove, Update
+
+MOST_PODS = 100_000
+MOST_ROUNDS = 200_000  # reconciliations
+NOW = datetime(2000, 1, 1, tzinfo=UTC)  # when everything is made; any time serves
+SUFFIX = 5  # characters after a generateName
+Key = tuple[Resource, str, str]  # kind, namespace and name
+
+
+class ExpandedPod(Struct, frozen=True):
+    """A pod that does not exist yet, and where it comes from."""
+
+    pod: Raw  # Pending, without a node
+    owners: tuple[Raw, ...]  # from the pod upwards; the last one is in a manifest
+
+
+def expand(raws: Iterable[Raw], controllers: Mapping[Resource, Controller] = CONTROLLERS) -> tuple[ExpandedPod, ...]:
+    """The pods that these objects will have, beside those that are among them; in the order of their creation.
+
+    A workload that is suspended or has no replicas has none. InputError: there are too many.
+    """
+    memory = _MemoryObjects(controllers)
+    for number, raw in enumerate(raws):
+        memory.add_given(raw, number)
+    memory.settle()
+    return tuple(ExpandedPod(_pending(pod), tuple(memory.owners_of(pod))) for pod in memory.made_pods())
+
+
+def _pending(pod: Raw) -> Raw:
+    spec = {name: value for name, value in mapping(pod, "spec").items() if name != "nodeName"}
+    return {**pod, "spec": spec, "status": {"phase": "Pending"}}
+
+
+class _MemoryObjects:
+    """Objects by kind and name, their children, and which of them are to be reconciled."""
+
+    def __init__(self, controllers: Mapping[Resource, Controller]) -> None:
+        self._controllers = controllers
+        kinds = [kind for controller in controllers.values() for kind in (controller.resource, *controller.children)]
+        self._resources = {(kind.api_version, kind.kind): kind for kind in kinds}
+        self._objects: dict[Key, Raw] = {}
+        self._given: dict[str, Raw] = {}  # by uid: as the manifest has it
+        self._keys: dict[str, Key] = {}  # by uid
+        self._children: dict[tuple[str, Resource], dict[Key, None]] = {}  # by the uid of their controller, in order
+        self._made: dict[Key, None] = {}  # pods
+        self._generated: dict[Key, int] = {}  # how many names each owner has generated
+        self._queue: deque[Key] = deque()
+        self._waiting: set[Key] = set()
+
+    def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
+        """See Children."""
+        return [self._objects[key] for key in self._children.get((owner["metadata"]["uid"], resource), ())]
+
+    def made_pods(self) -> Iterator[Raw]:
+        """Pods that controllers have made."""
+        return (self._objects[key] for key in self._made)
+
+    def owners_of(self, raw: Raw) -> Iterator[Raw]:
+        """The controllers above an object."""
+        seen: set[str] = set()
+        while (uid := controller_uid(raw)) in self._keys and uid not in seen:
+            seen.add(uid)
+            raw = self._objects[self._keys[uid]]
+            yield self._given.get(uid, raw)
+
+    # objects
+
+    def add_given(self, raw: Raw, number: int) -> None:
+        """An object of a manifest; kinds without a controller are left out."""
+        resource = self._resources.get((text(raw, "apiVersion"), text(raw, "kind")))
+        if resource is None:
+            return
+        named = _named(raw, resource, number)
+        self._given[named["metadata"]["uid"]] = named
+        self._put(resource, _ready(resource, _as_if_due(resource, with_defaults(named))))
+
+    def _put(self, resource: Resource, raw: Raw) -> None:
+        key, metadata = _key(resource, raw), raw["metadata"]
+        self._objects[key] = raw
+        self._keys[metadata["uid"]] = key
+        if uid := controller_uid(raw):
+            self._children.setdefault((uid, resource), {})[key] = None
+        self._enqueue(key)
+
+    def _enqueue(self, key: Key) -> None:
+        """Reconcile an object and all above it."""
+        affected = [key, *(_key(self._resource_of(owner), owner) for owner in self.owners_of(self._objects[key]))]
+        for one in affected:
+            if one[0] in self._controllers and one not in self._waiting:
+                self._waiting.add(one)
+                self._queue.append(one)
+
+    def _resource_of(self, raw: Raw) -> Resource:
+        return self._resources[raw["apiVersion"], raw["kind"]]
+
+    # reconciliations
+
+    def settle(self) -> None:
+        """Reconcile until nothing changes."""
+        rounds = 0
+        while self._queue:
+            key = self._queue.popleft()
+            self._waiting.discard(key)
+            if key not in self._objects:
+                continue
+            rounds += 1
+            if rounds > MOST_ROUNDS:
+                raise InputError(
+                    f"{key[0].kind} `{key[1]}/{key[2]}` does not settle: its controller changes it again and again",
+                    hint="split the manifest, or plan on a cluster that has its pods",
+                )
+            self._perform(key, self._controllers[key[0]].reconcile(self._objects[key], self, NOW))
+
+    def _perform(self, key: Key, reconciliation: Reconciliation) -> None:
+        for action in reconciliation.actions:
+            self._act(key, action)
+        owner = self._objects.get(key)
+        if owner is not None and reconciliation.status is not None and reconciliation.status != owner.get("status"):
+            self._put(key[0], {**owner, "status": reconciliation.status})
+        if reconciliation.again_after_seconds == 0 and key in self._objects:
+            self._enqueue(key)
+
+    def _act(self, key: Key, action: Action) -> None:
+        match action:
+            case Create(resource=resource, object=raw):
+                self._create(key, resource, raw)
+            case Update(resource=resource, namespace=namespace, name=name, patch=patch):
+                old = self._objects.get((resource, namespace, name))
+                if old is not None and (new := merged(old, patch)) != old:
+                    self._put(resource, new)
+            case Remove(resource=resource, namespace=namespace, name=name):
+                self._remove((resource, namespace, name))
+
+    def _create(self, key: Key, resource: Resource, raw: Raw) -> None:
+        self._resources.setdefault((resource.api_version, resource.kind), resource)
+        named = self._new_object(key, resource, {"apiVersion": resource.api_version, "kind": resource.kind, **raw})
+        new = _key(resource, named)
+        if new in self._objects:  # the name is taken: the real controller would try again and again
+            return
+        if resource == PODS:
+            self._made[new] = None
+            if len(self._made) > MOST_PODS:
+                raise InputError(
+                    f"{key[0].kind} `{key[1]}/{key[2]}`: the manifests would have more than {MOST_PODS} pods",
+                    hint="lower its replicas, or leave it out",
+                )
+        self._put(resource, _ready(resource, with_defaults(named)))
+
+    def _new_object(self, key: Key, resource: Resource, raw: Raw) -> Raw:
+        """The object with its name; draws another generated one where the first ones are taken."""
+        if text(raw, "metadata.name"):
+            return _named(raw, resource, 0)
+        while True:
+            number = self._generated[key] = self._generated.get(key, 0) + 1
+            named = _named(raw, resource, number)
+            if _key(resource, named) not in self._objects:
+                return named
+
+    def _remove(self, key: Key) -> None:
+        raw = self._objects.get(key)
+        if raw is None:
+            return
+        uid = controller_uid(raw)
+        self._children.get((uid, key[0]), {}).pop(key, None)
+        self._made.pop(key, None)
+        del self._objects[key], self._keys[raw["metadata"]["uid"]]
+        for (owner_uid, _), children in list(self._children.items()) if key[0] in self._controllers else ():
+            if owner_uid == raw["metadata"]["uid"]:
+                for child in list(children):
+                    self._remove(child)
+        if uid in self._keys:
+            self._enqueue(self._keys[uid])
+
+
+def _key(resource: Resource, raw: Raw) -> Key:
+    return resource, text(raw, "metadata.namespace"), text(raw, "metadata.name")
+
+
+def controller_uid(raw: Raw) -> str:
+    """The uid of the owner that controls an object; empty: none does."""
+    references = mapping(raw, "metadata").get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller"):
+            return text(reference, "uid")
+    return ""
+
+
+def _named(raw: Raw, resource: Resource, number: int) -> Raw:
+    """An object as an API server would store it: with namespace, name, uid and age."""
+    metadata = mapping(raw, "metadata")
+    namespace = (text(metadata, "namespace") or DEFAULT_NAMESPACE) if resource.namespaced else ""
+    prefix = text(metadata, "generateName")
+    seed = [resource.api_version, resource.kind, namespace, controller_uid(raw), prefix, number]
+    name = text(metadata, "name") or f"{prefix[:LONGEST_GENERATED]}{template_hash(seed)[:SUFFIX]}"
+    uid = text(metadata, "uid") or _uid(resource, namespace, name)
+    created = {"creationTimestamp": timestamp(NOW), "generation": 1}
+    return {**raw, "metadata": {**created, **metadata, "namespace": namespace, "name": name, "uid": uid}}
+
+
+def _uid(resource: Resource, namespace: str, name: str) -> str:
+    return f"planned-{resource.plural}-{template_hash([resource.api_version, namespace, name])}"
+
+
+def _ready(resource: Resource, raw: Raw) -> Raw:
+    """A pod that runs; other kinds and pods with a status stay as they are."""
+    if resource != PODS or mapping(raw, "status").get("phase"):
+        return raw
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "1999-01-01T00:00:00Z"}
+    return {**raw, "status": {"phase": "Running", "conditions": [condition]}}
+
+
+def _as_if_due(resource: Resource, raw: Raw) -> Raw:
+    """A workload that makes its pods now, and not one after the other."""
+    if resource == STATEFUL_SETS:
+        return merged(raw, {"spec": {"podManagementPolicy": "Parallel"}})
+    if resource == CRON_JOBS:
+        spec = {"schedule": "* * * * *", "startingDeadlineSeconds": None, "timeZone": None}
+        return merged(raw, {"metadata": {"creationTimestamp": "1999-12-31T23:00:00Z"}, "spec": spec, "status": None})
+    return raw
