@@ -1,0 +1,153 @@
+"""Workloads of other projects' operators on a real API server: real StatefulSets, Jobs and garbage below them.
+
+muster's controllers stand in for the operators and run through the same protocol as on the embedded cluster.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from muster.api import names
+from muster.api.resources import PODS
+from muster.embedded.kubelet.pod_lifecycle import RUN_FOR
+from muster.kube.client.client import connect
+from muster.kube.cluster import Raw
+from muster.workloads.operators.table import OPERATORS
+from tests.e2e.workload_site import (
+    WorkloadSite,
+    all_ready,
+    fresh,
+    group_of,
+    has_condition,
+    leaves,
+    members,
+    waits_for_room,
+)
+from tests.support.apiserver.controller_manager import ControllerManager
+from tests.support.live.objects import placed
+
+
+@pytest.fixture
+async def site(controller_manager: ControllerManager) -> AsyncIterator[WorkloadSite]:
+    cluster = connect(controller_manager.apiserver.kubeconfig)
+    async with fresh(cluster).open(OPERATORS) as opened:
+        yield opened
+    await cluster.close()
+
+
+def template(gpus: int = 1, annotations: Raw | None = None, **spec: Any) -> Raw:
+    limits = {names.GPU: str(gpus)}
+    container = {"name": "main", "image": "registry.example/main:1", "resources": {"limits": limits}}
+    own = {"schedulerName": "muster", "containers": [container], **spec}
+    return {"metadata": {"annotations": annotations or {}}, "spec": own}
+
+
+def leader_worker_set(name: str, replicas: int, size: int, **spec: Any) -> Raw:
+    groups = {"size": size, "leaderTemplate": template(), "workerTemplate": template()}
+    own = {"replicas": replicas, "leaderWorkerTemplate": groups, **spec}
+    metadata = {"name": name}
+    return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": metadata, "spec": own}
+
+
+def job_set(name: str, jobs: dict[str, tuple[int, int]], **spec: Any) -> Raw:
+    """`jobs`: replicas and pods of each replicated Job."""
+    replicated = [
+        {
+            "name": role,
+            "replicas": replicas,
+            "template": {
+                "spec": {"parallelism": pods, "completions": pods, "template": template(restartPolicy="Never")}
+            },
+        }
+        for role, (replicas, pods) in jobs.items()
+    ]
+    own = {"replicatedJobs": replicated, **spec}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": own}
+
+
+def training_job(kind: str, name: str, roles: dict[str, int], run_for: str = "") -> Raw:
+    """A job of the Kubeflow training operator, with so many pods of each role."""
+    field = f"{kind.removesuffix('Job').lower()}ReplicaSpecs"
+    annotations = {RUN_FOR: run_for} if run_for else {}
+    specs = {
+        role: {"replicas": replicas, "restartPolicy": "Never", "template": template(annotations=annotations)}
+        for role, replicas in roles.items()
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": name}, "spec": {field: specs}}
+
+
+async def test_every_group_of_a_leader_worker_set_is_a_gang(site: WorkloadSite) -> None:
+    """Six GPUs hold one group of four: the second waits whole until there is room for it."""
+    await site.add_nodes(3, gpus=2)
+    owner = await site.submit(leader_worker_set("llm", replicas=2, size=4))
+    seen = await site.until(lambda seen: sorted(members(seen).values()) == [4, 4] and sum(map(placed, seen.pods)) == 4)
+    assert len({group_of(pod) for pod in filter(placed, seen.pods)}) == 1
+    await site.add_nodes(1, gpus=2)
+    seen = await site.until(lambda seen: all_ready(seen, 8))
+    assert leaves(seen) == {"leader": 2, "workers": 6}
+    await site.until_owner(owner, lambda raw: raw["status"].get("readyReplicas") == 2)
+    await site.remove(owner)
+    await site.until_empty()
+
+
+async def test_a_lost_worker_restarts_its_group_and_no_other(site: WorkloadSite) -> None:
+    """All pods of the group are made again, and join the PodGroup that they had."""
+    await site.add_nodes(1)
+    await site.submit(leader_worker_set("llm", replicas=2, size=2))
+    before = await site.until(lambda seen: all_ready(seen, 4))
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in before.pods}
+    await site.cluster.delete(PODS, site.name, "llm-0-1")
+    after = await site.until(
+        lambda seen: (
+            all_ready(seen, 4)
+            and {pod["metadata"]["name"] for pod in seen.pods if pod["metadata"]["uid"] not in uids.values()}
+            == {"llm-0", "llm-0-1"}
+        )
+    )
+    assert members(after) == members(before)
+
+
+async def test_workers_that_wait_for_their_leader_join_its_gang(site: WorkloadSite) -> None:
+    """LeaderReady: the leader starts alone, although its gang is one of three."""
+    await site.add_nodes(1)
+    await site.submit(leader_worker_set("llm", replicas=1, size=3, startupPolicy="LeaderReady"))
+    seen = await site.until(lambda seen: all_ready(seen, 3))
+    assert list(members(seen).values()) == [3]
+
+
+async def test_a_leader_worker_set_grows_and_shrinks(site: WorkloadSite) -> None:
+    """A PodGroup comes and goes with each group."""
+    await site.add_nodes(1)
+    owner = await site.submit(leader_worker_set("llm", replicas=1, size=2))
+    before = await site.until(lambda seen: all_ready(seen, 2))
+    await site.change(owner, {"spec": {"replicas": 3}}, subresource="scale")
+    await site.until(lambda seen: all_ready(seen, 6) and len(seen.groups) == 3)
+    await site.change(owner, {"spec": {"replicas": 1}}, subresource="scale")
+    after = await site.until(lambda seen: all_ready(seen, 2))
+    assert members(after).keys() == members(before).keys()
+
+
+async def test_a_job_set_is_one_gang_of_all_its_jobs(site: WorkloadSite) -> None:
+    await site.add_nodes(1, gpus=4)
+    owner = await site.submit(job_set("train", {"driver": (1, 1), "workers": (2, 2)}))
+    seen = await site.until(lambda seen: list(members(seen).values()) == [5])
+    (name,) = members(seen)
+    await site.until(lambda seen: waits_for_room(seen, name))
+    await site.add_nodes(1, gpus=1)
+    seen = await site.until(lambda seen: all_ready(seen, 5))
+    assert leaves(seen) == {"driver-replica-0": 1, "workers-replica-0": 2, "workers-replica-1": 2}
+    await site.remove(owner)
+    await site.until_empty()
+
+
+async def test_a_pytorch_job_starts_master_and_workers_together_and_succeeds(site: WorkloadSite) -> None:
+    await site.add_nodes(1, gpus=2)
+    owner = await site.submit(training_job("PyTorchJob", "bert", {"Master": 1, "Worker": 2}, run_for="1s"))
+    seen = await site.until(lambda seen: list(members(seen).values()) == [3])
+    (name,) = members(seen)
+    await site.until(lambda seen: waits_for_room(seen, name))
+    await site.add_nodes(1, gpus=1)
+    await site.until_owner(owner, lambda raw: has_condition(raw, "Succeeded"))
+    await site.remove(owner)
+    await site.until_empty()
