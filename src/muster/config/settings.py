@@ -295,6 +295,13 @@ class Webhook(Wire, frozen=True):
             enum=list(FAILURE_POLICIES),
         ),
     ] = "Fail"
+    group_pods: Annotated[
+        bool,
+        doc(
+            "Group pods while they are created (`/group`), so that each needs no write later. Needs the webhook for "
+            "pods in the MutatingWebhookConfiguration; a pod that is not grouped at admission is grouped afterwards."
+        ),
+    ] = False
     convert_older_dialects: Annotated[
         bool,
         doc(

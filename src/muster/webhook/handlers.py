@@ -1,5 +1,5 @@
-"""The admission webhook: `/validate` and `/mutate`. Where conversion is off, `/mutate` allows every object: a webhook
-configuration may be newer than the running process.
+"""The admission webhook: `/validate`, `/mutate` and `/group`. Where conversion or grouping is off, every object is
+allowed as it is: a webhook configuration may be newer than the running process.
 
 Rule 1: every answer is a value, and every bad request gets a sentence: no traceback leaves this file.
 Rule 2: size, time and memory are bounded. A large request is read only when a slot is free, and slow requests never
@@ -36,9 +36,11 @@ from muster.webhook.admission_review import (
 )
 from muster.webhook.certificates.certificate_rotation import ServedCertificate
 from muster.webhook.cluster_context import ClusterContext, ContextProvider
+from muster.webhook.pod_review import GroupPod, PodAdmissionRequest, admit_pod, decode_pod_review, leave_ungrouped
 
 SMALL_BYTES = 16 * 2**10  # answered in the event loop, in a few milliseconds; larger ones go to a thread
 THREADS = 2
+RespondTo = Callable[[AsyncIterator[bytes]], Awaitable[tuple[bytes, str]]]  # the body in; response and result out
 OTHER_PATH = "other"  # in the metrics: any path that the webhook does not serve
 
 
@@ -82,9 +84,16 @@ class AdmissionHandler:
     def endpoint(self, path: str, admission: Callable[[], Admit]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of one path. The event loop reads the context; only the admission itself may run in a thread."""
 
+        return self._endpoint(path, lambda chunks: self._read_and_respond(admission(), chunks))
+
+    def pod_endpoint(self, path: str, group: GroupPod) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint of new pods. It waits for owners that are not known yet, in the event loop."""
+        return self._endpoint(path, lambda chunks: self._read_and_group(group, chunks))
+
+    def _endpoint(self, path: str, respond_to: RespondTo) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             began = time.perf_counter()
-            response, result = await self._answer(path, request, admission())
+            response, result = await self._answer(path, request, respond_to)
             self._count(path, result, began)
             return response
 
@@ -107,10 +116,10 @@ class AdmissionHandler:
         if self._metrics:
             self._metrics.answered(path, result, time.perf_counter() - began)
 
-    async def _answer(self, path: str, request: Request, admit: Admit) -> tuple[Response, str]:
+    async def _answer(self, path: str, request: Request, respond_to: RespondTo) -> tuple[Response, str]:
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                data, result = await self._read_and_respond(admit, _read_body(request, self._settings.max_body_bytes))
+                data, result = await respond_to(_read_body(request, self._settings.max_body_bytes))
             return Response(data, media_type="application/json"), result
         except ReviewError as error:
             return self._refuse(path, error.status, error.message)
@@ -146,6 +155,24 @@ class AdmissionHandler:
             if len(body) > SMALL_BYTES:
                 return await self._respond_in_thread(admit, body, chunks)
         return respond(admit, bytes(body))
+
+    async def _read_and_group(self, group: GroupPod, chunks: AsyncIterator[bytes]) -> tuple[bytes, str]:
+        answer = await admit_pod(await self._read_pod(chunks), group)
+        return encode(answer), answer.result
+
+    async def _read_pod(self, chunks: AsyncIterator[bytes]) -> PodAdmissionRequest:
+        """The request, decoded; a large one in a slot, and without its body before it waits for anything."""
+        body, is_large = bytearray(), False
+        try:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > SMALL_BYTES and not is_large:
+                    await self._slots.acquire()
+                    is_large = True
+            return decode_pod_review(bytes(body))
+        finally:
+            if is_large:
+                self._slots.release()
 
     async def _respond_in_thread(self, admit: Admit, body: bytearray, rest: AsyncIterator[bytes]) -> tuple[bytes, str]:
         """Answer in a thread, which holds its slot until it is done, even where the request times out."""
@@ -192,9 +219,15 @@ def _http_error(status: int, sentence: str) -> tuple[Response, str]:
 
 
 def build_app(
-    settings: Webhook, context_provider: ContextProvider | None = None, metrics: Metrics | None = None
+    settings: Webhook,
+    context_provider: ContextProvider | None = None,
+    metrics: Metrics | None = None,
+    group_pod: GroupPod = leave_ungrouped,
 ) -> Starlette:
-    """The webhook; `context_provider` returns the cluster around an object, as far as known, for warnings (V6)."""
+    """The webhook; `context_provider` returns the cluster around an object, as far as known, for warnings (V6).
+
+    `group_pod` returns what a new pod is to carry.
+    """
     handler = AdmissionHandler(settings, metrics)
     context = ClusterContext(context_provider) if context_provider else None
     convert = mutate if settings.convert_older_dialects else allow_unchanged
@@ -202,11 +235,11 @@ def build_app(
         "/validate": lambda: partial(validate, context=context() if context else None),
         "/mutate": lambda: convert,
     }
-    not_found = handler.not_found(tuple(admissions))
+    endpoints = {path: handler.endpoint(path, admission) for path, admission in admissions.items()}
+    endpoints["/group"] = handler.pod_endpoint("/group", group_pod)
+    not_found = handler.not_found(tuple(endpoints))
     return Starlette(
-        routes=[
-            Route(path, handler.endpoint(path, admission), methods=["POST"]) for path, admission in admissions.items()
-        ],
+        routes=[Route(path, endpoint, methods=["POST"]) for path, endpoint in endpoints.items()],
         exception_handlers={404: not_found, 405: not_found},
     )
 

@@ -419,7 +419,7 @@ async def test_a_malformed_review_gets_a_sentence(body: bytes | Raw, sentence: s
 async def test_other_ways_in_are_shown_the_right_one(method: str, path: str, status: int) -> None:
     """A wrong path in a webhook configuration is a usual mistake."""
     answered = await call(APP, path, method=method)
-    assert (answered.status, answered.text) == (status, "nothing here; POST to /validate or /mutate\n")
+    assert (answered.status, answered.text) == (status, "nothing here; POST to /validate or /mutate or /group\n")
 
 
 @pytest.mark.parametrize("stated", [True, False])
@@ -595,7 +595,7 @@ async def test_every_failure_is_counted_and_logged_once_for_its_kind() -> None:
         labels = {"path": path, "result": result}
         assert metrics.registry.get_sample_value("muster_webhook_requests_total", labels) == 3
     assert [(line["path"], line["status"]) for line in lines] == [("other", 404), ("/validate", 405), ("/mutate", 400)]
-    assert lines[0]["says"] == "nothing here; POST to /validate or /mutate"
+    assert lines[0]["says"] == "nothing here; POST to /validate or /mutate or /group"
 
 
 def test_the_largest_podgroup_fits_into_the_limit() -> None:

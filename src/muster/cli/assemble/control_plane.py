@@ -24,6 +24,7 @@ from muster.cli.shutdown import stop_on
 from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, LeaderElection
 from muster.controllers.grouper.grouper import Grouper
+from muster.controllers.grouper.pod_admission import PodAdmission
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
 from muster.observability.logging import logger
@@ -31,6 +32,7 @@ from muster.observability.metrics import Metrics
 from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
+from muster.webhook.pod_review import leave_ungrouped
 
 DRAIN_SECONDS = 3.0  # at the end, for answers to writes; without them the lease expires by itself
 
@@ -82,7 +84,8 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
         reports_orphan=reports_orphan if groups else (lambda _: True),
     )
     grouper = build_grouper(settings, cluster, scheduler, measured) if groups else None
-    servers = build_servers(settings, cluster, scheduler, leader, measured)
+    group_pod = PodAdmission(grouper.assigner).mark if grouper and settings.webhook.group_pods else leave_ungrouped
+    servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod)
     progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
     election = {"leader election": partial(compete, leader, scheduler, progress, grouper)} if leader else {}
     loops: dict[str, Loop] = {"scheduler": scheduler.run, **({"grouper": grouper.run} if grouper else {}), **servers}

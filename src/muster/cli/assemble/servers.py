@@ -17,10 +17,16 @@ from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import build_source
+from muster.webhook.pod_review import GroupPod, leave_ungrouped
 
 
 def build_servers(
-    settings: Config, cluster: Cluster, scheduler: Scheduler, leader: Leader | None, measured: metrics.Metrics
+    settings: Config,
+    cluster: Cluster,
+    scheduler: Scheduler,
+    leader: Leader | None,
+    measured: metrics.Metrics,
+    group_pod: GroupPod = leave_ungrouped,
 ) -> dict[str, Loop]:
     """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
     has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
@@ -31,7 +37,7 @@ def build_servers(
     if has_webhook:
         certificate = ServedCertificate()
         ready.append(certificate)
-        webhook = _webhook_loops(settings.webhook, cluster, scheduler, certificate, measured, others)
+        webhook = _webhook_loops(settings.webhook, cluster, scheduler, certificate, measured, others, group_pod)
     return {**_observability_loops(settings.observability, scheduler, ready, measured, first), **webhook}
 
 
@@ -78,11 +84,12 @@ def _webhook_loops(
     certificate: ServedCertificate,
     measured: metrics.Metrics,
     listeners: list[socket.socket],
+    group_pod: GroupPod,
 ) -> dict[str, Loop]:
     rotation = CertificateRotation(
         certificate, build_source(settings.certificates, cluster), cluster, settings, measured
     )
-    app = handlers.build_app(settings, partial(_validation_context, scheduler), measured)
+    app = handlers.build_app(settings, partial(_validation_context, scheduler), measured, group_pod)
     server = handlers.build_server(app, settings.host, settings.port, certificate)
     return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
 

@@ -55,6 +55,7 @@ class Assigner:
         self._kinds, self._clock, self._assigned = kinds, clock, assigned
         self._dirty: dict[str, None] = {}
         self._woken = asyncio.Event()
+        self._news = asyncio.Event()  # set, and replaced, whenever an owner changes
 
     @property
     def is_idle(self) -> bool:
@@ -71,7 +72,7 @@ class Assigner:
         before = self.members.get(name)
         if before is not None and before.pod == pod:
             return
-        if not is_grouped(pod, self._schedulers):
+        if not self.is_grouped(pod):
             self.drop(raw)
             return
         if before is not None and before.pod.metadata.uid != pod.metadata.uid:
@@ -83,11 +84,14 @@ class Assigner:
         if before is None:
             self._owner_changed(pod.metadata.uid)
 
+    def is_grouped(self, pod: WorkloadPod) -> bool:
+        """Whether the grouper chooses the PodGroup of a pod."""
+        in_scope = not self._namespaces or pod.metadata.namespace in self._namespaces
+        return in_scope and is_grouped(pod, self._schedulers)
+
     def _is_ours(self, raw: Raw) -> bool:
         """A cheap test before anything is decoded: most pods may be for other schedulers (N6)."""
-        spec, meta = raw.get("spec") or {}, raw["metadata"]
-        in_scope = not self._namespaces or meta.get("namespace") in self._namespaces
-        return in_scope and spec.get("schedulerName") in self._schedulers
+        return (raw.get("spec") or {}).get("schedulerName") in self._schedulers
 
     def drop(self, raw: Raw) -> None:
         """A pod is gone, or is not ours."""
@@ -101,12 +105,22 @@ class Assigner:
         self._woken.set()
 
     def _owner_changed(self, uid: str) -> None:
+        self._announce()
         for name in self.members.owned_by(uid):
             self._mark(name)
 
     def _kind_changed(self, resource: Resource) -> None:
+        self._announce()
         for name in self.members.awaiting(f"{resource.api_version} {resource.kind}"):
             self._mark(name)
+
+    def _announce(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def changed(self) -> None:
+        """Waits until an owner changes, or a kind of owners is listed."""
+        await self._news.wait()
 
     def _pod_owner(self, namespace: str, name: str) -> Owner | None:
         """A pod of ours as an owner: a LeaderWorkerSet's workers belong to their leader's pod."""
