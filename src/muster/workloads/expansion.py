@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from muster.api.fields import mapping, text
+from muster.api.fields import items, mapping, text
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.resources import CRON_JOBS, PODS, STATEFUL_SETS, Resource
 from muster.errors import InputError
@@ -25,7 +25,9 @@ MOST_PODS = 100_000
 MOST_ROUNDS = 200_000  # reconciliations
 NOW = datetime(2000, 1, 1, tzinfo=UTC)  # when everything is made; any time serves
 SUFFIX = 5  # characters after a generateName
+PLANNED = "planned-"  # what the uids of objects that do not exist yet begin with
 Key = tuple[Resource, str, str]  # kind, namespace and name
+Named = tuple[str, str, str, str]  # apiVersion, kind, namespace and name
 
 
 class ExpandedPod(Struct, frozen=True):
@@ -35,16 +37,44 @@ class ExpandedPod(Struct, frozen=True):
     owners: tuple[Raw, ...]  # from the pod upwards; the last one is in a manifest
 
 
+class Expansion(Struct, frozen=True):
+    """The pods that do not exist yet, and the owners of all pods, whether they exist or not."""
+
+    pods: tuple[ExpandedPod, ...]
+    owners: tuple[Raw, ...]  # with name and uid
+
+
 def expand(raws: Iterable[Raw], controllers: Mapping[Resource, Controller] = CONTROLLERS) -> tuple[ExpandedPod, ...]:
     """The pods that these objects will have, beside those that are among them; in the order of their creation.
 
     A workload that is suspended or has no replicas has none. InputError: there are too many.
     """
-    memory = _MemoryObjects(controllers)
-    for number, raw in enumerate(raws):
+    return expand_objects(raws, controllers).pods
+
+
+def expand_objects(raws: Iterable[Raw], controllers: Mapping[Resource, Controller] = CONTROLLERS) -> Expansion:
+    """What `expand` gives, with the owners of all pods: those of pods that exist, too.
+
+    An object without a uid is the one that others name as their owner: a pod of a cluster and a manifest of its Job
+    belong together.
+    """
+    given = list(raws)
+    memory = _MemoryObjects(controllers, _uids_by_reference(given))
+    for number, raw in enumerate(given):
         memory.add_given(raw, number)
     memory.settle()
-    return tuple(ExpandedPod(_pending(pod), tuple(memory.owners_of(pod))) for pod in memory.made_pods())
+    pods = tuple(ExpandedPod(_pending(pod), tuple(memory.owners_of(pod))) for pod in memory.made_pods())
+    return Expansion(pods, tuple(memory.owners()))
+
+
+def _uids_by_reference(raws: Iterable[Raw]) -> dict[Named, str]:
+    """The uids by which objects name their owners."""
+    return {
+        (text(reference, "apiVersion"), text(reference, "kind"), _namespace(raw), text(reference, "name")): uid
+        for raw in raws
+        for reference in items(raw, "metadata.ownerReferences")
+        if (uid := text(reference, "uid"))
+    }
 
 
 def _pending(pod: Raw) -> Raw:
@@ -55,8 +85,8 @@ def _pending(pod: Raw) -> Raw:
 class _MemoryObjects:
     """Objects by kind and name, their children, and which of them are to be reconciled."""
 
-    def __init__(self, controllers: Mapping[Resource, Controller]) -> None:
-        self._controllers = controllers
+    def __init__(self, controllers: Mapping[Resource, Controller], uids: Mapping[Named, str]) -> None:
+        self._controllers, self._uids = controllers, uids
         kinds = [kind for controller in controllers.values() for kind in (controller.resource, *controller.children)]
         self._resources = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._objects: dict[Key, Raw] = {}
@@ -76,6 +106,11 @@ class _MemoryObjects:
         """Pods that controllers have made."""
         return (self._objects[key] for key in self._made)
 
+    def owners(self) -> Iterator[Raw]:
+        """Everything that owns something, as manifests have it where they do."""
+        uids = dict.fromkeys(uid for uid, _ in self._children if uid in self._keys)
+        return (self._given.get(uid) or self._objects[self._keys[uid]] for uid in uids)
+
     def owners_of(self, raw: Raw) -> Iterator[Raw]:
         """The controllers above an object."""
         seen: set[str] = set()
@@ -91,7 +126,7 @@ class _MemoryObjects:
         resource = self._resources.get((text(raw, "apiVersion"), text(raw, "kind")))
         if resource is None:
             return
-        named = _named(raw, resource, number)
+        named = self._named(raw, resource, number)
         self._given[named["metadata"]["uid"]] = named
         self._put(resource, _ready(resource, _as_if_due(resource, with_defaults(named))))
 
@@ -170,12 +205,24 @@ class _MemoryObjects:
     def _new_object(self, key: Key, resource: Resource, raw: Raw) -> Raw:
         """The object with its name; draws another generated one where the first ones are taken."""
         if text(raw, "metadata.name"):
-            return _named(raw, resource, 0)
+            return self._named(raw, resource, 0)
         while True:
             number = self._generated[key] = self._generated.get(key, 0) + 1
-            named = _named(raw, resource, number)
+            named = self._named(raw, resource, number)
             if _key(resource, named) not in self._objects:
                 return named
+
+    def _named(self, raw: Raw, resource: Resource, number: int) -> Raw:
+        """An object as an API server would store it: with namespace, name, uid and age."""
+        metadata = mapping(raw, "metadata")
+        namespace = _namespace(raw) if resource.namespaced else ""
+        prefix = text(metadata, "generateName")
+        seed = [resource.api_version, resource.kind, namespace, controller_uid(raw), prefix, number]
+        name = text(metadata, "name") or f"{prefix[:LONGEST_GENERATED]}{template_hash(seed)[:SUFFIX]}"
+        known = self._uids.get((resource.api_version, resource.kind, namespace, name))
+        uid = text(metadata, "uid") or known or _uid(resource, namespace, name)
+        created = {"creationTimestamp": timestamp(NOW), "generation": 1}
+        return {**raw, "metadata": {**created, **metadata, "namespace": namespace, "name": name, "uid": uid}}
 
     def _remove(self, key: Key) -> None:
         raw = self._objects.get(key)
@@ -206,20 +253,12 @@ def controller_uid(raw: Raw) -> str:
     return ""
 
 
-def _named(raw: Raw, resource: Resource, number: int) -> Raw:
-    """An object as an API server would store it: with namespace, name, uid and age."""
-    metadata = mapping(raw, "metadata")
-    namespace = (text(metadata, "namespace") or DEFAULT_NAMESPACE) if resource.namespaced else ""
-    prefix = text(metadata, "generateName")
-    seed = [resource.api_version, resource.kind, namespace, controller_uid(raw), prefix, number]
-    name = text(metadata, "name") or f"{prefix[:LONGEST_GENERATED]}{template_hash(seed)[:SUFFIX]}"
-    uid = text(metadata, "uid") or _uid(resource, namespace, name)
-    created = {"creationTimestamp": timestamp(NOW), "generation": 1}
-    return {**raw, "metadata": {**created, **metadata, "namespace": namespace, "name": name, "uid": uid}}
+def _namespace(raw: Raw) -> str:
+    return text(raw, "metadata.namespace") or DEFAULT_NAMESPACE
 
 
 def _uid(resource: Resource, namespace: str, name: str) -> str:
-    return f"planned-{resource.plural}-{template_hash([resource.api_version, namespace, name])}"
+    return f"{PLANNED}{resource.plural}-{template_hash([resource.api_version, namespace, name])}"
 
 
 def _ready(resource: Resource, raw: Raw) -> Raw:
