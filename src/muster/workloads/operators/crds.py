@@ -15,6 +15,9 @@ from muster.api.resources import (
     LEADER_WORKER_SETS,
     PADDLE_JOBS,
     PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
     TF_JOBS,
     XGBOOST_JOBS,
     Resource,
@@ -22,7 +25,7 @@ from muster.api.resources import (
 from muster.workloads.types import Raw
 
 
-class CustomKind(Struct, frozen=True):
+class OperatorKind(Struct, frozen=True):
     """A kind as its project's CRD names it."""
 
     resource: Resource
@@ -40,8 +43,8 @@ def _worker_scale(specs: str) -> tuple[str, str, str]:
 _ANY: Raw = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _STATE = (("State", "string", ".status.conditions[-1:].type"),)
 
-KINDS: tuple[CustomKind, ...] = (
-    CustomKind(
+KINDS: tuple[OperatorKind, ...] = (
+    OperatorKind(
         LEADER_WORKER_SETS,
         ("lws",),
         scale=(".spec.replicas", ".status.replicas", ".status.hpaPodSelector"),
@@ -51,7 +54,7 @@ KINDS: tuple[CustomKind, ...] = (
             ("Up-to-date", "integer", ".status.updatedReplicas"),
         ),
     ),
-    CustomKind(
+    OperatorKind(
         JOB_SETS,
         columns=(
             ("TerminalState", "string", ".status.terminalState"),
@@ -60,20 +63,45 @@ KINDS: tuple[CustomKind, ...] = (
             ("Suspended", "string", ".spec.suspend"),
         ),
     ),
-    CustomKind(PYTORCH_JOBS, scale=_worker_scale("pytorchReplicaSpecs"), columns=_STATE),
-    CustomKind(TF_JOBS, columns=_STATE),
-    CustomKind(XGBOOST_JOBS, columns=_STATE),
-    CustomKind(JAX_JOBS, scale=_worker_scale("jaxReplicaSpecs"), columns=_STATE),
-    CustomKind(PADDLE_JOBS, scale=_worker_scale("paddleReplicaSpecs"), columns=_STATE),
+    OperatorKind(PYTORCH_JOBS, scale=_worker_scale("pytorchReplicaSpecs"), columns=_STATE),
+    OperatorKind(TF_JOBS, columns=_STATE),
+    OperatorKind(XGBOOST_JOBS, columns=_STATE),
+    OperatorKind(JAX_JOBS, scale=_worker_scale("jaxReplicaSpecs"), columns=_STATE),
+    OperatorKind(PADDLE_JOBS, scale=_worker_scale("paddleReplicaSpecs"), columns=_STATE),
+    OperatorKind(
+        RAY_CLUSTERS,
+        categories=("all",),
+        columns=(
+            ("desired workers", "integer", ".status.desiredWorkerReplicas"),
+            ("available workers", "integer", ".status.availableWorkerReplicas"),
+            ("status", "string", ".status.state"),
+        ),
+    ),
+    OperatorKind(
+        RAY_JOBS,
+        categories=("all",),
+        columns=(
+            ("job status", "string", ".status.jobStatus"),
+            ("deployment status", "string", ".status.jobDeploymentStatus"),
+            ("ray cluster name", "string", ".status.rayClusterName"),
+            ("start time", "string", ".status.startTime"),
+            ("end time", "string", ".status.endTime"),
+        ),
+    ),
+    OperatorKind(
+        RAY_SERVICES,
+        categories=("all",),
+        columns=(("service status", "string", ".status.serviceStatus"),),
+    ),
 )
 
 
-def operator_crds(kinds: Sequence[CustomKind] = KINDS) -> list[Raw]:
+def operator_crds(kinds: Sequence[OperatorKind] = KINDS) -> list[Raw]:
     """The CRD of every kind."""
     return [_definition(kind) for kind in kinds]
 
 
-def _definition(kind: CustomKind) -> Raw:
+def _definition(kind: OperatorKind) -> Raw:
     resource = kind.resource
     names: dict[str, Any] = {
         "kind": resource.kind,
@@ -93,7 +121,7 @@ def _definition(kind: CustomKind) -> Raw:
     }
 
 
-def _version(kind: CustomKind) -> Raw:
+def _version(kind: OperatorKind) -> Raw:
     properties: Raw = {name: {"type": "string"} for name in ("apiVersion", "kind")}
     properties |= {"metadata": {"type": "object"}, "spec": _ANY, "status": _ANY}
     columns = [*kind.columns, ("Age", "date", ".metadata.creationTimestamp")]
@@ -107,7 +135,7 @@ def _version(kind: CustomKind) -> Raw:
     }
 
 
-def _scale(kind: CustomKind) -> Raw:
+def _scale(kind: OperatorKind) -> Raw:
     if kind.scale is None:
         return {}
     spec, status, selector = kind.scale
