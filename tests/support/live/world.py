@@ -12,7 +12,9 @@ from typing import Any
 
 from muster.api.core import Pod
 from muster.api.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
-from muster.config.settings import Scheduling
+from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
+from muster.config.settings import Config, PodGrouping, Scheduling
+from muster.controllers.grouper.grouper import Grouper
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.kubelet.clock import EPOCH, ManualClock
 from muster.embedded.kubelet.kubelet import Kubelets
@@ -98,19 +100,42 @@ class World:
 
     @asynccontextmanager
     async def running(
-        self, cluster: Cluster | None = None, settings: Scheduling = HASTY, leadership: Leadership | None = None
+        self,
+        cluster: Cluster | None = None,
+        settings: Scheduling = HASTY,
+        leadership: Leadership | None = None,
+        grouping: PodGrouping | None = None,
     ) -> AsyncIterator["Live"]:
-        """A scheduler at work, and kubelets, until it is left; a Crash of it is no failure of the test."""
-        scheduler = Scheduler(cluster or self.memory, settings, leadership, lambda: self.seconds, self.time.now)
+        """A scheduler at work, and kubelets, until it is left; a Crash of it is no failure of the test.
+
+        With `grouping`, a pod grouper works beside it.
+        """
+        scheduler = Scheduler(
+            cluster or self.memory,
+            settings,
+            leadership,
+            lambda: self.seconds,
+            self.time.now,
+            reports_orphan=reports_orphan if grouping else (lambda _: True),
+        )
+        config = Config(scheduling=settings, grouping=grouping or PodGrouping())
+        grouper = build_grouper(config, scheduler.cluster, scheduler) if grouping else None
         self.kubelets = Kubelets(self.memory, self.time, HABITS)
         others = asyncio.all_tasks()
         async with self.kubelets.running():
-            live = Live(self, scheduler, asyncio.create_task(scheduler.run()))
+            live = Live(self, scheduler, asyncio.create_task(_run(scheduler, grouper)), grouper)
             try:
                 yield live
             finally:
                 await _kill(others)
                 _blame(None if live.task.cancelled() else live.task.exception())
+
+
+async def _run(scheduler: Scheduler, grouper: Grouper | None) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(scheduler.run())
+        if grouper is not None:
+            tasks.create_task(grouper.run())
 
 
 def _uids() -> Callable[[], str]:
@@ -148,8 +173,10 @@ def unsettled(scheduler: Scheduler) -> bool:
 class Live:
     """One scheduler at work in a world."""
 
-    def __init__(self, world: World, scheduler: Scheduler, task: "asyncio.Task[None]") -> None:
-        self.world, self.scheduler, self.task = world, scheduler, task
+    def __init__(
+        self, world: World, scheduler: Scheduler, task: "asyncio.Task[None]", grouper: Grouper | None = None
+    ) -> None:
+        self.world, self.scheduler, self.task, self.grouper = world, scheduler, task, grouper
 
     async def settle(self, seconds: float = 60.0) -> bool:
         """Until nothing changes any more, no write is unconfirmed, and the cache has every pod; or it crashed."""
@@ -188,6 +215,8 @@ class Live:
         """The scheduler knows every pod as it is."""
         cluster = self.scheduler.cluster
         if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
+            return False
+        if self.grouper is not None and not self.grouper.is_settled:
             return False
         known = {one.metadata.name: _known(one) for one in self.scheduler.watched.cache.objects.pods}
         return known == {one["metadata"]["name"]: _stored(one) for one in self.world.memory.store.list(PODS).items}

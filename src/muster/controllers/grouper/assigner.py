@@ -29,6 +29,7 @@ log = structlog.get_logger()
 INTERNAL_ERROR = Ungrouped(
     "InternalError", "muster failed to group the pod", "see the log of muster, and please report it with the workload"
 )
+LOST_OWNER = ("OwnerNotFound", "OwnerUidDiffers")  # Kubernetes deletes such a pod
 AT_ONCE = 200  # pods that are assigned before other tasks of the loop run
 Assigned = Callable[[GroupedPod | None, GroupedPod | None], None]  # a pod before and after
 
@@ -151,11 +152,12 @@ class Assigner:
     def _assign(self, member: GroupedPod) -> GroupedPod:
         references: list[OwnerReference] = []
         placing, is_settled = self.place(member.pod, partial(self._lookup, references))
+        is_lost = isinstance(placing, Ungrouped) and placing.reason in LOST_OWNER
         if placing is None or (isinstance(placing, Ungrouped) and _was_grouped(member)):
             placing = member.placing if isinstance(member.placing, Assignment) else None
         awaited = "" if is_settled else f"{references[-1].api_version} {references[-1].kind}"
         uids = frozenset(reference.uid for reference in references)
-        return replace(member, placing=placing, owner_uids=uids, kind_awaited=awaited)
+        return replace(member, placing=placing, owner_uids=uids, kind_awaited=awaited, has_lost_owner=is_lost)
 
     def _lookup(self, seen: list[OwnerReference], reference: OwnerReference, namespace: str) -> Owner | Missing:
         seen.append(reference)

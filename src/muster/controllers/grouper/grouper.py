@@ -75,6 +75,11 @@ class Grouper:
         """Whether nothing is to be assigned or written now, but for what waits for its time."""
         return self.assigner.is_idle and self._gangs.is_idle
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every gang is written and every report made, and nothing is to be tried again."""
+        return self.assigner.is_idle and not len(self._gangs) and not len(self.reports)
+
     # what changes
 
     def handle(self, resource: Resource, event: ReflectorEvent) -> None:
@@ -140,11 +145,19 @@ class Grouper:
 
     def lead(self) -> None:
         """Leadership has begun: everything is looked at again, as another leader may have written."""
+        self._begin_term()
         for gang in {*self.assigner.members.gangs, *self._versions}:
             self._gangs.add(gang)
         for name in self.assigner.members:
             if (member := self.assigner.members.get(name)) is not None:
                 self._report(member)
+
+    def _begin_term(self) -> int:
+        """The term of leadership; what was remembered in another one is forgotten."""
+        if self._term != self._leadership.term:
+            self._term, self._records = self._leadership.term, {}
+            self.reports.forget()
+        return self._term
 
     def _report(self, member: GroupedPod) -> None:
         if not self._leadership.leading or member.pod.is_finished:
@@ -173,10 +186,7 @@ class Grouper:
         """Whether the gang is written as it should be; otherwise it comes again after a while."""
         if not self._leadership.leading:
             return True
-        term = self._leadership.term
-        if term != self._term:
-            self._term, self._records = term, {}
-            self.reports.forget()
+        term = self._begin_term()
         record = self._records.setdefault(gang, GangRecord())
         try:
             return await self._write(gang, record, term)
@@ -193,6 +203,8 @@ class Grouper:
         if not active:
             return await self._retire(gang, members, record, term)
         record.empty_since = None
+        if self._pod_group(gang) is None and all(member.is_leaving for member in active):
+            return True  # the garbage collector deleted it with its owner, and would delete another one as well
         desired = self._desired(gang, active, members)
         if desired is None:
             return True

@@ -22,6 +22,7 @@ class GroupedPod(Struct, frozen=True):
     owner_uids: frozenset[str] = frozenset()  # whose changes may place it elsewhere; those not read yet as well
     kind_awaited: str = ""  # `apiVersion kind` of an owner that cannot be read now
     seen_at: float = 0.0  # by the clock of the grouper
+    has_lost_owner: bool = False  # its placing is from when it had one
 
     @property
     def gang(self) -> str:
@@ -29,6 +30,11 @@ class GroupedPod(Struct, frozen=True):
         if not isinstance(self.placing, Assignment):
             return ""
         return f"{self.pod.metadata.namespace or names.DEFAULT_NAMESPACE}/{self.placing.gang.name}"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is terminating, or is about to as its owner is gone."""
+        return self.has_lost_owner or self.pod.metadata.deletion_timestamp is not None
 
 
 class MemberIndex:

@@ -232,6 +232,57 @@ async def test_a_podgroup_of_a_workload_that_has_finished_is_deleted_after_a_whi
         assert not world.groups()
 
 
+# one leader -----------------------------------------------------------------------------------------------------------
+
+
+class Flag:
+    """A leadership that the test gives and takes."""
+
+    leading = False
+    term = 0
+
+    @property
+    def seconds_left(self) -> float:
+        return 60.0 if self.leading else 0.0
+
+
+async def test_only_a_leader_writes_and_it_writes_what_it_missed() -> None:
+    """I9: a replica that stands by assigns pods, and says and writes nothing."""
+    world, leadership = GroupingWorld(), Flag()
+    world.pod("alone")
+    world.pod("lost", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gone", "uid": "2"}})
+    cluster = Faulty(world.memory)
+    async with world.grouping(cluster, leadership) as live:
+        await live.settle()
+        assert cluster.writes() == ()
+        leadership.leading, leadership.term = True, 1
+        live.grouper.lead()
+        await live.until(lambda: world.membership()["alone"][0])
+        await live.until(lambda: "OwnerNotFound" in world.events("lost"))
+
+
+async def test_a_write_that_was_decided_in_an_ended_term_is_not_sent() -> None:
+    """I9: leadership ends between the PodGroup and its pods."""
+    world, leadership = GroupingWorld(), Flag()
+    leadership.leading, leadership.term = True, 1
+    world.pod("alone")
+
+    class Ending(Faulty):
+        async def patch(self, resource, *args, **kwargs):  # type: ignore[no-untyped-def]
+            answer = await super().patch(resource, *args, **kwargs)
+            if resource == POD_GROUPS:
+                leadership.term = 2
+            return answer
+
+    cluster = Ending(world.memory)
+    async with world.grouping(cluster, leadership) as live:
+        await live.until(lambda: world.groups())
+        await live.settle()
+        assert [line.split()[1] for line in cluster.writes()] == ["podgroups"]
+        live.grouper.lead()
+        await live.until(lambda: world.membership()["alone"][0])
+
+
 # what is left alone -------------------------------------------------------------------------------------------------
 
 
