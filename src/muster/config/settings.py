@@ -3,6 +3,8 @@
 Rule 1: a file with unknown keys, values of a wrong type or out of range, or settings that contradict each other is
 refused, with all problems at once. Rule 2: no setting is a secret: credentials come from the kubeconfig or the service
 account, keys from the Secret or the folder that a setting names.
+
+Long because: a reader finds every setting in one file.
 """
 
 from typing import Annotated, Any, Literal, get_args, get_origin

@@ -6,7 +6,7 @@ from muster.api import names
 from muster.api.meta import ObjectMeta, OwnerReference
 from muster.api.resources import PODS
 from muster.grouping.naming import pod_group_name, stem_of
-from muster.grouping.tree import Part, Path, Tree, build_tree, remember
+from muster.grouping.tree import Part, Path, WorkloadTree, build_tree, remember
 from muster.grouping.types import TRAIN, GangTree, GroupingRequest, Minimum, Owner, Ungrouped, WorkloadPod
 
 ANY_POD = "one pod may start alone"
@@ -63,7 +63,7 @@ def pod_reference(pod: WorkloadPod) -> OwnerReference:
 
 
 def gang_of_tree(
-    owner: Owner, tree: Tree | Ungrouped, path: Path, name: str = "", priority_class: str = TRAIN
+    owner: Owner, tree: WorkloadTree | Ungrouped, path: Path, name: str = "", priority_class: str = TRAIN
 ) -> GangTree | Ungrouped:
     """The gang of an owner, and the pod's place in it."""
     if isinstance(tree, Ungrouped):
@@ -85,7 +85,7 @@ def gang_of_tree(
 
 def remembered_tree(
     owner: Owner, key: Hashable, parts: Iterable[Part], need: int | None = None, source: str = ""
-) -> Tree | Ungrouped:
+) -> WorkloadTree | Ungrouped:
     """The tree of an owner, built once; `parts` may be a generator, and is not read otherwise."""
     return remember(owner, key, lambda: build_tree(parts, need, source))
 

@@ -21,7 +21,7 @@ RAY_PRIORITY_CLASS = "ray.io/priority-class-name"  # label
 # what belongs to one object and not to its gang
 NOT_COPIED = frozenset(
     (
-        "kubectl.kubernetes.io/last-applied-configuration",
+        names.LAST_APPLIED,
         names.POD_GROUP,
         names.SUBGROUP,
         names.GROUPED_BY,

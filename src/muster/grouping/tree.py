@@ -34,7 +34,7 @@ class Part(Struct, frozen=True, kw_only=True):
     may_hold_pods: bool = False  # branch: where pods do not say their part, it is a leaf
 
 
-class Tree(Struct, frozen=True):
+class WorkloadTree(Struct, frozen=True):
     """The SubGroups of a workload, and the leaf of every path."""
 
     sub_groups: tuple[SubGroup, ...]
@@ -48,7 +48,7 @@ class _TreeTooLarge(Exception):
     pass
 
 
-def build_tree(parts: Iterable[Part], need: int | None = None, source: str = "") -> Tree | Ungrouped:
+def build_tree(parts: Iterable[Part], need: int | None = None, source: str = "") -> WorkloadTree | Ungrouped:
     """The tree of these parts, of which `need` are needed; None: all but the optional ones."""
     builder = _TreeBuilder()
     try:
@@ -60,7 +60,7 @@ def build_tree(parts: Iterable[Part], need: int | None = None, source: str = "")
             "make it smaller, or split it into several workloads",
         )
     late = frozenset(builder.late)
-    return Tree(tuple(builder.sub_groups), min_sub_group, tuple(builder.minimums), builder.leaves, late)
+    return WorkloadTree(tuple(builder.sub_groups), min_sub_group, tuple(builder.minimums), builder.leaves, late)
 
 
 class _TreeBuilder:
