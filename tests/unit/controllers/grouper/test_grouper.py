@@ -271,7 +271,7 @@ async def test_a_write_that_was_decided_in_an_ended_term_is_not_sent() -> None:
         async def patch(self, resource, *args, **kwargs):  # type: ignore[no-untyped-def]
             answer = await super().patch(resource, *args, **kwargs)
             if resource == POD_GROUPS:
-                leadership.term = 2
+                leadership.leading = False
             return answer
 
     cluster = Ending(world.memory)
@@ -279,6 +279,7 @@ async def test_a_write_that_was_decided_in_an_ended_term_is_not_sent() -> None:
         await live.until(lambda: world.groups())
         await live.settle()
         assert [line.split()[1] for line in cluster.writes()] == ["podgroups"]
+        leadership.leading, leadership.term = True, 2
         live.grouper.lead()
         await live.until(lambda: world.membership()["alone"][0])
 
