@@ -16,13 +16,16 @@ import msgspec
 import pytest
 import yaml
 
-from muster import __version__
-from muster.api import codec
+from muster import __version__, facade
+from muster.api import codec, names
 from muster.config import loading
 from muster.config import settings as config_settings
+from muster.grouping.table import RESOURCES
+from muster.grouping.types import BUILD, INFERENCE, TRAIN
 from muster.validation.crds import crds
 from muster.webhook import admission_review
 from muster.webhook.certificates.certificate_bundle import service_names
+from muster.webhook.certificates.certificate_rotation import POD_WEBHOOK, POD_WEBHOOK_SECONDS
 from tests.support.chart.chart import rendered
 from tests.support.chart.values_schema import FILLED_IN, schema
 from tests.support.factories import Raw
@@ -40,11 +43,23 @@ PLAIN = {  # template -> plain manifest
     "deployment.yaml": "50-deployment.yaml",
     "webhook.yaml": "60-webhook.yaml",
     "conversion.yaml": "optional/conversion.yaml",
+    "grouping.yaml": "optional/grouping.yaml",
+    "priorityclasses.yaml": "optional/priorityclasses.yaml",
     "servicemonitor.yaml": "optional/servicemonitor.yaml",
 }
 OPTIONS = {
     "conversion.yaml": {"config.webhook.convertOlderDialects": True},
+    "grouping.yaml": {"config.webhook.groupPods": True},
+    "priorityclasses.yaml": {"priorityClasses.create": True},
     "servicemonitor.yaml": {"serviceMonitor.enabled": True},
+}
+
+
+SIMULATION = {
+    "apiVersion": "sim.example.com/v1",
+    "kind": "Simulation",
+    "resource": "simulations",
+    "replicas": ".spec.n",
 }
 
 
@@ -95,10 +110,10 @@ def test_the_manifests_are_the_chart_written_out(name: str) -> None:
 
 
 def test_every_template_has_its_manifest() -> None:
-    """And no manifest stands alone, but for the namespace and the CRDs."""
-    assert {path.name for path in (CHART / "templates").iterdir()} == set(PLAIN)
+    """And no manifest stands alone, but for the namespace, the CRDs, and a Queue that needs muster to run already."""
+    assert {path.name for path in (CHART / "templates").iterdir()} == {*PLAIN, "NOTES.txt"}
     names = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
-    assert names == {"00-namespace.yaml", "10-crds.yaml", *PLAIN.values()}
+    assert names == {"00-namespace.yaml", "10-crds.yaml", "optional/default-queue.yaml", *PLAIN.values()}
 
 
 @pytest.mark.parametrize("path", [MANIFESTS / "10-crds.yaml", CHART / "crds" / "crds.yaml"], ids=["plain", "chart"])
@@ -129,7 +144,7 @@ def test_every_value_is_documented() -> None:
     """With a comment right above it, or above the section that it is in."""
     lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
     sections = ("image:", "config:", "webhook:", "observability:", "serviceMonitor:", "requests:", "limits:")
-    covered = ("cpu:", "memory:", "level:", "tolerations:", *sections)
+    covered = ("cpu:", "memory:", "level:", "tolerations:", "priorityClasses:", *sections)
     for before, line in zip(["", *lines], lines, strict=False):
         if re.match(r"\s*[A-Za-z]+:", line) and not line.strip().startswith(covered):
             assert before.strip().startswith("#"), f"`{line.strip()}` has no comment"
@@ -173,10 +188,10 @@ def test_options_end_where_they_should(changes: Raw, template_name: str, expecte
 @pytest.mark.parametrize("off", [{"config.webhook.enabled": False}, {"config.scheduling.dryRun": True}])
 def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
     """Nothing is left of it but blanks: no webhook would answer, and `Fail` would refuse every PodGroup."""
-    off = values(**off, **{"config.webhook.convertOlderDialects": True})
+    off = values(**off, **OPTIONS["conversion.yaml"], **OPTIONS["grouping.yaml"])
     assert [
         raw
-        for name in ("webhook.yaml", "conversion.yaml", "servicemonitor.yaml")
+        for name in ("webhook.yaml", "conversion.yaml", "grouping.yaml", "priorityclasses.yaml", "servicemonitor.yaml")
         for raw in yaml.safe_load_all(template(name, off))
         if raw
     ] == []
@@ -219,6 +234,7 @@ def test_another_configuration_makes_other_pods() -> None:
     others: list[Raw] = [
         {"config.scheduling.dryRun": True},
         {"config.webhook.convertOlderDialects": True},
+        {"config.grouping.owners": ["jobs.batch"]},
         {"name": "gang"},
     ]
     assert len({stamp(), *(stamp(**changes) for changes in others)}) == 1 + len(others)
@@ -233,6 +249,8 @@ def test_another_configuration_makes_other_pods() -> None:
         {"certificatesSecret": "mine", "config.webhook.certificates": {"checkSeconds": 10}},
         {"config.scheduling.schedulerNames": ["another", "kai-scheduler"]},
         {"config.webhook.host": "::", "config.webhook.maxBodyBytes": 2**20, "config.webhook.concurrency": 8},
+        {"config.webhook.groupPods": True, "config.grouping.owners": [], "config.grouping.kinds": [SIMULATION]},
+        {"config.consolidation": {"maxPods": 3}, "config.disturbance": {"maxShare": 1}},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:
@@ -249,6 +267,9 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
     for setting, value in changes.items():
         if setting.startswith("config.webhook.") and not isinstance(value, dict):
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
+    for section in ("grouping", "consolidation", "disturbance"):
+        settings = getattr(read, section)
+        assert settings == msgspec.convert(chosen["config"][section], type(settings))
     if not changes:
         assert loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config_settings.Config()
 
@@ -256,6 +277,7 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
 # Helm itself ----------------------------------------------------------------------------------------------------------
 
 HELM = shutil.which("helm")
+EVERY_OPTION = [f"{path}={str(value).lower()}" for option in OPTIONS.values() for path, value in option.items()]
 helm_is_there = pytest.mark.skipif(HELM is None, reason="needs Helm: there is no `helm` on PATH")
 
 
@@ -276,8 +298,7 @@ def templated(*settings: str, namespace: str = NAMESPACE) -> dict[tuple[str, str
 @helm_is_there
 def test_helm_finds_nothing_to_complain_about() -> None:
     """With the values as they are, and with every option on."""
-    options = "config.webhook.convertOlderDialects=true,serviceMonitor.enabled=true,certificatesSecret=mine"
-    for words in ((), ("--set", options)):
+    for words in ((), ("--set", f"{','.join(EVERY_OPTION)},certificatesSecret=mine")):
         completed = helm("lint", "--strict", *words)
         assert completed.returncode == 0, completed.stdout
 
@@ -286,7 +307,7 @@ def test_helm_finds_nothing_to_complain_about() -> None:
 @pytest.mark.parametrize("optional", [False, True], ids=["defaults", "options"])
 def test_helm_gives_the_manifests(optional: bool) -> None:
     """Object by object; options change the configuration, and so the stamp on the pods, and nothing else."""
-    options = ["config.webhook.convertOlderDialects=true", "serviceMonitor.enabled=true"] if optional else []
+    options = EVERY_OPTION if optional else []
     kept = [path for path in PLAIN.values() if optional or not path.startswith("optional/")]
     wanted = {
         (raw["kind"], raw["metadata"]["name"]): raw
@@ -295,7 +316,7 @@ def test_helm_gives_the_manifests(optional: bool) -> None:
     }
     rendered = templated(*options)
     if optional:
-        chosen = values(**OPTIONS["conversion.yaml"])
+        chosen = values(**OPTIONS["conversion.yaml"], **OPTIONS["grouping.yaml"])
         wanted["ConfigMap", "muster"] = next(yaml.safe_load_all(template("config.yaml", chosen)))
         _, wanted["Deployment", "muster"], _ = yaml.safe_load_all(template("deployment.yaml", chosen))
     assert rendered == wanted
@@ -323,6 +344,11 @@ def test_helm_gives_the_manifests(optional: bool) -> None:
         ("config.log=null", "log"),
         ("config=null", "config"),
         ("serviceMonitor.interval=30", "got number, want string"),
+        ("config.grouping=null", "grouping"),
+        ("config.grouping.owners=null", "owners"),
+        ("config.grouping.owners={Jobs}", "does not match pattern"),
+        ("config.grouping.kinds[0].kind=Simulation", "apiVersion"),
+        ("priorityClasses.create=yes", "got string, want boolean"),
     ],
 )
 def test_helm_refuses_what_muster_would(setting: str, expected: str) -> None:
@@ -381,7 +407,7 @@ def container() -> Raw:
 @pytest.mark.parametrize("raw", objects(), ids=lambda raw: f"{raw['kind']}-{raw['metadata']['name']}")
 def test_every_object_is_whole(raw: Raw) -> None:
     """A kind, a name that Kubernetes accepts, the namespace where it has one, and the label that finds it."""
-    cluster_scoped = re.search("Cluster|Namespace|Definition|Configuration$", raw["kind"])
+    cluster_scoped = re.search("Cluster|Namespace|Definition|Configuration$|PriorityClass|Queue", raw["kind"])
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", raw["metadata"]["name"])
     assert raw["metadata"].get("namespace") == (None if cluster_scoped else NAMESPACE)
     if raw["kind"] != "CustomResourceDefinition":
@@ -473,6 +499,87 @@ def test_writes_of_muster_itself_skip_the_webhook() -> None:
     assert condition["expression"] == f'request.userInfo.username != "system:serviceaccount:{NAMESPACE}:{account}"'
 
 
+def pod_webhook(**changes: Any) -> Raw:
+    configured = yaml.safe_load(template("grouping.yaml", values(**OPTIONS["grouping.yaml"], **changes)))
+    (hook,) = configured["webhooks"]
+    assert configured["metadata"]["name"] == values(**changes)["name"] + "-pods"
+    assert isinstance(hook, dict)
+    return hook
+
+
+def test_pods_never_wait_for_muster() -> None:
+    """Nothing but new pods is sent, without an answer soon they are created as they are, and muster and the system are
+    left out: they must start without it.
+    """
+    hook = pod_webhook()
+    assert (hook["name"], hook["clientConfig"]["service"]["path"]) == (POD_WEBHOOK, "/group")
+    (rule,) = hook["rules"]
+    assert (rule["apiGroups"], rule["resources"], rule["operations"]) == ([""], ["pods"], ["CREATE"])
+    assert (hook["failurePolicy"], hook["sideEffects"], hook["reinvocationPolicy"]) == ("Ignore", "None", "IfNeeded")
+    assert hook["timeoutSeconds"] == POD_WEBHOOK_SECONDS
+    assert "caBundle" not in hook["clientConfig"]
+    (left_out,) = hook["namespaceSelector"]["matchExpressions"]
+    assert left_out == {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", NAMESPACE],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "schedulers"),
+    [
+        ({}, '["muster"]'),
+        ({"name": "gang"}, '["gang"]'),
+        ({"config.scheduling.schedulerNames": ["muster", "kai-scheduler"]}, '["muster","kai-scheduler"]'),
+    ],
+)
+def test_only_pods_of_muster_without_a_group_are_sent(changes: Raw, schedulers: str) -> None:
+    """Those that `grouping.eligibility` would group; the API server itself leaves out all others."""
+    conditions = {each["name"]: each["expression"] for each in pod_webhook(**changes)["matchConditions"]}
+    assert conditions.pop("is-ours") == f"object.spec.schedulerName in {schedulers}"
+    assert sorted(conditions.values()) == sorted(
+        f'!has(object.metadata.{field}) || !("{name}" in object.metadata.{field})'
+        for field, name in (
+            ("annotations", names.POD_GROUP),
+            ("annotations", names.SKIP_GROUPING),
+            ("labels", names.SKIP_GROUPING),
+        )
+    )
+
+
+def test_without_the_grouper_no_pods_are_sent() -> None:
+    """Nothing would come of it but time."""
+    off = values(**OPTIONS["grouping.yaml"], **{"config.grouping.enabled": False})
+    assert yaml.safe_load(template("grouping.yaml", off)) is None
+
+
+def test_priority_classes_are_those_of_the_kinds() -> None:
+    """Every class that a kind has by default, and none that pods get without asking for it."""
+    classes = list(yaml.safe_load_all(template("priorityclasses.yaml")))
+    numbers = {raw["metadata"]["name"]: raw["value"] for raw in classes}
+    assert numbers == {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+    assert {TRAIN, BUILD, INFERENCE} <= set(numbers)
+    assert all(raw["globalDefault"] is False and raw["description"] for raw in classes)
+
+
+def test_the_default_queue_is_unlimited() -> None:
+    """As the one that exists while there is no Queue (Q2): pods without a queue run on as before."""
+    queue = named("Queue", names.DEFAULT_QUEUE)
+    assert queue["spec"]["resources"] == {
+        resource: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for resource in ("gpu", "cpu", "memory")
+    }
+    assert facade.validate(queue) == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"config.webhook.groupPods": True}, {"config.grouping.enabled": False}])
+def test_notes_tell_how_to_begin(changes: Raw) -> None:
+    """What Helm prints names the scheduler, and what is switched off."""
+    text = template("NOTES.txt", values(**changes))
+    assert "schedulerName: muster" in text
+    assert ("The pod grouper is off" in text) == ("config.grouping.enabled" in changes)
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "kinds"),
     [
@@ -531,13 +638,26 @@ CALLS = {
     ("", "pods/status", "patch", ""),  # control.status: PodScheduled, nominatedNodeName
     ("scheduling.run.ai", "podgroups/status", "patch", ""),  # control.status
     ("scheduling.run.ai", "queues/status", "patch", ""),
-    ("scheduling.run.ai", "podgroups", "patch", ""),  # control.status: timestamps of S2 and of run times
+    ("scheduling.run.ai", "podgroups", "patch", ""),  # timestamps of S2 and of run times; apply of the grouper
     ("", "events", "create", ""),  # scheduler.status
     ("", "events", "patch", ""),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get", "muster"),  # server.certificates
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "patch", "muster"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "muster"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster-pods"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "muster-pods"),
+}
+READS = (
+    "get",
+    "list",
+    "watch",
+)  # controllers.grouper.owner_cache: one watch a kind; a read before one counts as missing
+CALLS_OF_GROUPING = {  # what only the pod grouper calls
+    ("scheduling.run.ai", "podgroups", "create", ""),  # controllers.grouper: an apply that creates
+    ("scheduling.run.ai", "podgroups", "delete", ""),  # those without pods; and an apply that changes owner references
+    ("", "pods", "patch", ""),  # annotations and label
+    *((group, plural, verb, "") for plural, _, group in (r.partition(".") for r in RESOURCES) for verb in READS),
 }
 CALLS_AT_HOME = {  # only in muster's own namespace
     ("coordination.k8s.io", "leases", "create", ""),  # control: leader election; a create has no name to be limited to
@@ -548,19 +668,62 @@ CALLS_AT_HOME = {  # only in muster's own namespace
 }
 
 
-@pytest.mark.parametrize(("kind", "calls"), [("ClusterRole", CALLS), ("Role", CALLS_AT_HOME)])
-def test_rights_are_exactly_those_needed(kind: str, calls: set[tuple[str, ...]]) -> None:
-    """Nothing is missing, and nothing is there that no call needs: no wildcard, no name left open."""
-    granted = {
+def rights(role: Raw) -> set[tuple[str, ...]]:
+    return {
         (group, resource, verb, name)
-        for rule in named(kind)["rules"]
+        for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
         for name in rule.get("resourceNames", [""])
     }
+
+
+def rights_with(**changes: Any) -> set[tuple[str, ...]]:
+    """Of the ClusterRole that the chart makes of these values."""
+    (role,) = [
+        raw for raw in yaml.safe_load_all(template("rbac.yaml", values(**changes))) if raw["kind"] == "ClusterRole"
+    ]
+    return rights(role)
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"), [("ClusterRole", CALLS | CALLS_OF_GROUPING), ("Role", CALLS_AT_HOME)], ids=["cluster", "home"]
+)
+def test_rights_are_exactly_those_needed(kind: str, calls: set[tuple[str, ...]]) -> None:
+    """Nothing is missing, and nothing is there that no call needs: no wildcard, no name left open."""
+    granted = rights(named(kind))
     assert granted == calls
     assert not any("*" in word for call in granted for word in call)
+
+
+def test_every_kind_that_is_grouped_may_be_read() -> None:
+    """The list in the values is that of the table of kinds: a kind that is added there is read from the start."""
+    assert VALUES["config"]["grouping"]["owners"] == list(RESOURCES)
+
+
+def test_without_the_grouper_its_rights_are_gone() -> None:
+    """muster then changes nothing of pods but their status."""
+    assert rights_with(**{"config.grouping.enabled": False}) == CALLS
+
+
+def test_nothing_is_read_that_is_not_listed() -> None:
+    """The role and the configuration have the same list: what is taken from it is neither allowed nor tried."""
+    listed = ["jobs.batch", "leaderworkersets.leaderworkerset.x-k8s.io", "replicationcontrollers"]
+    owners = {("batch", "jobs"), ("leaderworkerset.x-k8s.io", "leaderworkersets"), ("", "replicationcontrollers")}
+    granted = rights_with(**{"config.grouping.owners": listed})
+    writes = {call for call in CALLS_OF_GROUPING if call[2] not in READS}
+    assert granted == CALLS | writes | {(*owner, verb, "") for owner in owners for verb in READS}
+    read = loading.read(yaml.safe_dump(configuration(values(**{"config.grouping.owners": listed}))).encode(), "c")
+    assert list(read.grouping.resources) == listed
+
+
+@pytest.mark.parametrize(("api_version", "group"), [("sim.example.com/v1", "sim.example.com"), ("v1", "")])
+def test_kinds_of_users_may_be_read(api_version: str, group: str) -> None:
+    """A kind that the configuration describes needs no other change."""
+    kind = {**SIMULATION, "apiVersion": api_version}
+    more = rights_with(**{"config.grouping.kinds": [kind]}) - rights_with()
+    assert more == {(group, "simulations", verb, "") for verb in READS}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])

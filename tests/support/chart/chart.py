@@ -1,20 +1,37 @@
 """As much of Helm as the chart uses; anything else is refused.
 
-That is values, `if`, `not`, `toYaml`, `omit`, `nindent`, `default`, and the checksum of another template.
-Helm is not part of the tests' environment; where it is at hand, tests compare. A template that needs more than this is
-too clever for the chart.
+That is values, `if`, `range`, `not`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and the
+checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests compare. A template
+that needs more than this is too clever for the chart.
 """
 
 import hashlib
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from tests.support.factories import Raw
 
 _TAG = re.compile(r"\s*\{\{-\s*(?P<trimmed>.*?)\s*\}\}|\{\{\s*(?P<plain>[^-].*?)\s*\}\}", re.DOTALL)
+_FIELDS = re.compile(r"\.|(\.[A-Za-z]+)+")
+
+
+class _Block(NamedTuple):
+    """`if` or `range`, and what stands between it and its `end`."""
+
+    verb: str
+    words: str
+    inner: "list[str | _Tag | _Block]"
+
+
+class _Tag(NamedTuple):
+    """A value to print."""
+
+    words: str
 
 
 def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
@@ -25,29 +42,49 @@ def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
         "Chart": {"AppVersion": chart["appVersion"]},
         "Template": {"BasePath": path.parent},
     }
-    return _text(path, scope)
+    return _file(path, scope)
 
 
-def _text(path: Path, scope: Raw) -> str:
-    template = path.read_text(encoding="utf-8")
-    lines: list[str] = []
-    shown = [True]
+def _file(path: Path, scope: Raw) -> str:
+    return "".join(_printed(_parsed(path.read_text(encoding="utf-8")), scope)).lstrip("\n")
+
+
+def _parsed(template: str) -> list[str | _Tag | _Block]:
+    open_blocks = [_Block("", "", [])]
     at = 0
     for tag in _TAG.finditer(template):
-        lines += [template[at : tag.start()]] if all(shown) else []
+        open_blocks[-1].inner.append(template[at : tag.start()])
         at = tag.end()
         words = tag["trimmed"] if tag["trimmed"] is not None else tag["plain"]
-        if words.startswith("if "):
-            shown.append(bool(_value(words.removeprefix("if "), scope)))
+        verb, _, rest = words.partition(" ")
+        if verb in ("if", "range"):
+            open_blocks.append(_Block(verb, rest, []))
+            open_blocks[-2].inner.append(open_blocks[-1])
         elif words == "end":
-            shown.pop()
-        elif all(shown):
-            lines.append(_piped(words, scope))
-    assert shown == [True], "an `if` without its `end`"
-    return "".join([*lines, template[at:]]).lstrip("\n")
+            open_blocks.pop()
+        else:
+            open_blocks[-1].inner.append(_Tag(words))
+    assert len(open_blocks) == 1, "an `if` or `range` without its `end`"
+    open_blocks[0].inner.append(template[at:])
+    return open_blocks[0].inner
 
 
-def _piped(words: str, scope: Raw) -> str:
+def _printed(parts: list[str | _Tag | _Block], scope: Any) -> Iterator[str]:
+    """What the parts print; `scope` is what `.` means to them."""
+    for part in parts:
+        match part:
+            case str():
+                yield part
+            case _Tag(words):
+                yield _piped(words, scope)
+            case _Block("if", words, inner):
+                yield from _printed(inner, scope) if _value(words, scope) else ()
+            case _Block(_, words, inner):
+                for item in _value(words, scope):
+                    yield from _printed(inner, item)
+
+
+def _piped(words: str, scope: Any) -> str:
     first, *rest = (part.strip() for part in words.split("|"))
     value: Any = _value(first, scope)
     for step in rest:
@@ -56,6 +93,8 @@ def _piped(words: str, scope: Raw) -> str:
             value = "\n" + "\n".join(" " * int(argument) + line for line in value.splitlines())
         elif name == "default":
             value = value or _value(argument, scope)
+        elif name == "toJson":
+            value = json.dumps(value, separators=(",", ":"))
         elif name == "sha256sum":
             value = hashlib.sha256(value.encode()).hexdigest()
         else:
@@ -63,18 +102,24 @@ def _piped(words: str, scope: Raw) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _value(words: str, scope: Raw) -> Any:
+def _value(words: str, scope: Any) -> Any:
     if words.startswith("toYaml "):
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
     if words.startswith("not "):
         return not _value(words.removeprefix("not "), scope)
     if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \.', words):
-        return _text(_value(including[1], scope) / including[2], scope)
+        return _file(_value(including[1], scope) / including[2], scope)
     if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):
         return {key: value for key, value in _value(omitting[1], scope).items() if key != omitting[2]}
-    if not re.fullmatch(r"(\.[A-Za-z]+)+", words):
+    if alone := re.fullmatch(r"\(list (\S+)\)", words):
+        return [_value(alone[1], scope)]
+    if splitting := re.fullmatch(r'\(splitn "(.)" 2 (\S+)\)\._([01])', words):
+        return [*_value(splitting[2], scope).split(splitting[1], 1), ""][int(splitting[3])]
+    if replacing := re.fullmatch(r'regexReplaceAll "(\S+)" (\S+) ""', words):
+        return re.sub(replacing[1], "", _value(replacing[2], scope))
+    if not _FIELDS.fullmatch(words):
         raise ValueError(f"the tiny renderer does not know `{words}`")
     current: Any = scope
-    for part in words.split(".")[1:]:
+    for part in filter(None, words.split(".")):
         current = current[part]  # a KeyError is a value that values.yaml does not have
     return current

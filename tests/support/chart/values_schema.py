@@ -39,6 +39,7 @@ def _whole(**properties: Raw) -> Raw:
     return _object(properties, properties)
 
 
+_READ_OF_ITEMS = {"grouping.kinds": ("apiVersion", "kind", "resource")}
 _TYPES = {bool: "boolean", int: "integer", str: "string"}
 _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 _OWN: Raw = {  # of the chart alone
@@ -54,6 +55,7 @@ _OWN: Raw = {  # of the chart alone
     "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
     "tolerations": {"type": "array", "items": {"type": "object"}},
     "certificatesSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
+    "priorityClasses": _whole(create={"type": "boolean"}),
     "serviceMonitor": _whole(
         enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
     ),
@@ -86,9 +88,14 @@ def _setting(field: msgspec.structs.FieldInfo, where: str) -> Raw:
     (note,) = settings.notes_of(field)
     kind = get_args(field.type)[0]
     limits = dict(note.extra_json_schema or {})
-    each = settings.LABEL
     if where == "scheduling.schedulerNames":
-        each = settings.NAME
         del limits["minItems"]  # empty: the chart's name
-    schema: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **each}}
+    schema: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": _item(field, where)}
     return {"description": note.description, **schema, **limits}
+
+
+def _item(field: msgspec.structs.FieldInfo, where: str) -> Raw:
+    """Of a list: sections, or names. What the chart itself reads of a section must be there."""
+    if inner := settings.item_struct_of(field):
+        return _section(inner, dict.fromkeys(_READ_OF_ITEMS[where]), where)
+    return {"type": "string", **(settings.LABEL if where == "scheduling.namespaces" else settings.NAME)}

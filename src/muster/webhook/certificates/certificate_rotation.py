@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from muster.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from muster.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from muster.config.settings import Webhook
 from muster.errors import MusterError
 from muster.kube.cluster import Cluster, Raw
@@ -33,6 +33,7 @@ from muster.webhook.certificates.certificate_checks import certificate_problem
 from muster.webhook.certificates.certificate_sources import CertificateSource, decode_base64
 
 CONFIGURATIONS = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+POD_WEBHOOK, POD_WEBHOOK_SECONDS = "pods.muster.dev", 3  # in the configuration `<name>-pods`
 SETTLE_SECONDS = 5.0  # until every API server has seen a new authority through its watch
 Now = Callable[[], datetime]
 
@@ -124,24 +125,38 @@ async def inject(cluster: Cluster, settings: Webhook, authority: bytes, now: dat
     not exist: the mutating one is optional.
     """
     changed = 0
-    for resource in CONFIGURATIONS:
+    for resource, name in _configurations(settings):
         try:
-            raw = await cluster.get(resource, "", settings.configuration_name)
+            raw = await cluster.get(resource, "", name)
         except ApiError as error:
             if error.status != 404:
                 raise
             continue
         patch = list(_patch_operations(raw, settings, authority, now))
         if patch:
-            await cluster.patch(resource, "", settings.configuration_name, patch, kind="application/json-patch+json")
+            await cluster.patch(resource, "", name, patch, kind="application/json-patch+json")
             changed += 1
     return changed
+
+
+def _configurations(settings: Webhook) -> Iterator[tuple[Resource, str]]:
+    """Our webhook configurations; that of pods is one of its own, so that each option can be installed alone."""
+    yield from ((resource, settings.configuration_name) for resource in CONFIGURATIONS)
+    if settings.group_pods:
+        yield MUTATING_WEBHOOKS, f"{settings.configuration_name}-pods"
+
+
+def _failure_handling(webhook: Raw, settings: Webhook) -> Raw:
+    """What the API server does without an answer. Pods never depend on muster: they are grouped afterwards, too."""
+    if webhook.get("name") == POD_WEBHOOK:
+        return {"failurePolicy": "Ignore", "timeoutSeconds": min(settings.timeout_seconds, POD_WEBHOOK_SECONDS)}
+    return {"failurePolicy": settings.failure_policy, "timeoutSeconds": settings.timeout_seconds}
 
 
 def _patch_operations(raw: Raw, settings: Webhook, authority: bytes, now: datetime) -> Iterator[Raw]:
     """JSON Patch operations for what differs, behind a test of the webhook's name: the list may be reordered."""
     for i, webhook in enumerate(raw.get("webhooks") or ()):
-        desired: Raw = {"failurePolicy": settings.failure_policy, "timeoutSeconds": settings.timeout_seconds}
+        desired = _failure_handling(webhook, settings)
         operations = [
             {"op": "add", "path": f"/webhooks/{i}/{field}", "value": value}
             for field, value in desired.items()
