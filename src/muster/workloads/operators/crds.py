@@ -13,6 +13,7 @@ from muster.api.resources import (
     JAX_JOBS,
     JOB_SETS,
     LEADER_WORKER_SETS,
+    MPI_JOBS,
     PADDLE_JOBS,
     PYTORCH_JOBS,
     RAY_CLUSTERS,
@@ -68,6 +69,7 @@ KINDS: tuple[OperatorKind, ...] = (
     OperatorKind(XGBOOST_JOBS, columns=_STATE),
     OperatorKind(JAX_JOBS, scale=_worker_scale("jaxReplicaSpecs"), columns=_STATE),
     OperatorKind(PADDLE_JOBS, scale=_worker_scale("paddleReplicaSpecs"), columns=_STATE),
+    OperatorKind(MPI_JOBS, columns=_STATE),
     OperatorKind(
         RAY_CLUSTERS,
         categories=("all",),
