@@ -1,7 +1,8 @@
 """The objects of an embedded cluster when it starts: those of files, and the built-in ones.
 
 Rule 1: objects of files replace built-in ones. Rule 2: uid, creation time and status of an object are kept, so that a
-snapshot is planned like the cluster it was captured from. Rule 3: no controller acts on the objects meanwhile.
+snapshot is planned like the cluster it was captured from. Rule 3: no controller acts on the objects meanwhile. Rule 4:
+the kinds of operators that have a controller here are served, by the CRDs of files or else by minimal ones.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from muster.api.codec import Document, title
 from muster.api.moment import parse_time
-from muster.api.resources import NAMESPACES, NODES, PODS, Resource
+from muster.api.resources import DEFINITIONS, NAMESPACES, NODES, PODS, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import Kind
 from muster.errors import InputError
@@ -23,6 +24,7 @@ from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.simulator import datacenter
 from muster.validation.problem import listed
+from muster.workloads.operators.crds import operator_crds
 
 BUILT_IN_NODES = 64  # where neither `--nodes` nor a file says otherwise
 CREATED_FIRST = (
@@ -78,7 +80,7 @@ def built_in_objects(
 def create_cluster(documents: Sequence[Document]) -> InitialCluster:
     """A cluster with these objects. InputError names the file, the document, the object and a way out."""
     identities = _CapturedIdentities()
-    store = ClusterStore(clock=identities.now, new_uid=identities.new_uid)
+    store = ClusterStore(clock=identities.now, new_uid=identities.new_uid, custom=_missing_definitions(documents))
     _reject_duplicates(documents)
     ordered = sorted(documents, key=_creation_order)
     namespaces = _missing_namespaces(ordered, {raw["metadata"]["name"] for raw in store.list(NAMESPACES).items})
@@ -199,6 +201,14 @@ def _reject_duplicates(documents: Sequence[Document]) -> None:
                 hint=f"the other one is in {seen[identity]}; keep one",
             )
         seen[identity] = document.where
+
+
+def _missing_definitions(documents: Sequence[Document]) -> list[Raw]:
+    """CRDs of the operators' kinds, but those that files have."""
+    in_files = {
+        _text(_metadata(each.raw).get("name")) for each in documents if each.raw.get("kind") == DEFINITIONS.kind
+    }
+    return [raw for raw in operator_crds() if raw["metadata"]["name"] not in in_files]
 
 
 def _missing_namespaces(documents: Sequence[Document], existing: set[str]) -> list[Document]:

@@ -200,7 +200,7 @@ class _MemoryObjects:
                     f"{key[0].kind} `{key[1]}/{key[2]}`: the manifests would have more than {MOST_PODS} pods",
                     hint="lower its replicas, or leave it out",
                 )
-        self._put(resource, _ready(resource, with_defaults(named)))
+        self._put(resource, _ready(resource, _as_if_due(resource, with_defaults(named))))
 
     def _new_object(self, key: Key, resource: Resource, raw: Raw) -> Raw:
         """The object with its name; draws another generated one where the first ones are taken."""

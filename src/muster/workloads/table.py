@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 
 from muster.api.resources import Resource
-from muster.workloads import jobs, replica_sets
+from muster.workloads.apps import deployments, replica_sets, stateful_sets
+from muster.workloads.batch import cron_jobs, jobs
 from muster.workloads.operators.table import OPERATORS
 from muster.workloads.types import Controller
 
 KUBERNETES: tuple[Controller, ...] = (
+    deployments.CONTROLLER,
     replica_sets.CONTROLLER,
+    stateful_sets.CONTROLLER,
     jobs.CONTROLLER,
+    cron_jobs.CONTROLLER,
 )
 CONTROLLERS: Mapping[Resource, Controller] = {
     controller.resource: controller for controller in (*KUBERNETES, *OPERATORS)

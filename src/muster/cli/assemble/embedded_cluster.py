@@ -15,6 +15,7 @@ from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
+from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubeconfig import remove_stale_kubeconfig
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
@@ -79,6 +80,7 @@ async def open_embedded_cluster(
         "scheduler": scheduler.run,
         "pod grouper": grouper.run,
         "simulated kubelets": kubelets.run,
+        "workload controllers": WorkloadControllers(memory).run,
     }
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run

@@ -123,7 +123,9 @@ _KINDS: dict[tuple[str, str], Schema] = {
     ("apps", "statefulsets"): _REPLICATED_WORKLOAD,
     ("apps", "daemonsets"): fields(spec=fields(selector=_SELECTOR, template=_TEMPLATE)),
     ("batch", "jobs"): fields(spec=_JOB_SPEC, status=fields(succeeded=INTEGER)),
-    ("batch", "cronjobs"): fields(spec=fields(schedule=STRING, suspend=BOOLEAN, jobTemplate=fields(spec=_JOB_SPEC))),
+    ("batch", "cronjobs"): fields(
+        spec=fields(schedule=STRING, timeZone=STRING, suspend=BOOLEAN, jobTemplate=fields(spec=_JOB_SPEC))
+    ),
     ("policy", "poddisruptionbudgets"): fields(
         spec=fields(
             selector=_SELECTOR,

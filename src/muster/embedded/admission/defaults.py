@@ -1,4 +1,7 @@
-"""Defaults of built-in kinds, as far as muster and the embedded cluster read them. Those of pods are in `pods`."""
+"""Defaults of built-in kinds, as far as muster and the embedded cluster read them.
+
+Those of pods are in `pods`, those of workloads in `workloads.defaults`.
+"""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -8,18 +11,16 @@ from muster.api.resources import (
     BUDGETS,
     CLAIMS,
     DEFINITIONS,
-    DEPLOYMENTS,
     NAMESPACES,
     PRIORITY_CLASSES,
-    REPLICA_SETS,
     SECRETS,
-    STATEFUL_SETS,
     VOLUMES,
     Resource,
 )
 from muster.embedded.admission.metadata import CRD_CLEANUP_FINALIZER
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
+from muster.workloads.defaults import with_defaults
 
 Defaulter = Callable[[Raw, str], Raw]  # object and timestamp
 
@@ -27,7 +28,7 @@ Defaulter = Callable[[Raw, str], Raw]  # object and timestamp
 def apply_defaults(kind: Kind, raw: Raw, now: str) -> Raw:
     """An object with the defaults of its kind."""
     defaulter = _DEFAULTERS.get(kind.resource)
-    return defaulter(raw, now) if defaulter else raw
+    return defaulter(raw, now) if defaulter else with_defaults(raw)
 
 
 def _namespace(raw: Raw, _: str) -> Raw:
@@ -75,10 +76,6 @@ def _phase(phase: str) -> Defaulter:
     return lambda raw, _: {**raw, "status": raw.get("status") or {"phase": phase}}
 
 
-def _replicated(raw: Raw, _: str) -> Raw:
-    return {**raw, "spec": {"replicas": 1, **(raw.get("spec") or {})}}
-
-
 def _secret(raw: Raw, _: str) -> Raw:
     plain = raw.get("stringData") or {}
     encoded = {name: b64encode(str(text).encode()).decode() for name, text in plain.items()}
@@ -99,8 +96,5 @@ _DEFAULTERS: Mapping[Resource, Defaulter] = {
     VOLUMES: _phase("Available"),
     SECRETS: _secret,
     BUDGETS: _budget,
-    DEPLOYMENTS: _replicated,
     PRIORITY_CLASSES: lambda raw, _: {"preemptionPolicy": "PreemptLowerPriority", **raw},
-    REPLICA_SETS: _replicated,
-    STATEFUL_SETS: _replicated,
 }

@@ -13,6 +13,7 @@ from muster.api.quantity import parse_amount
 from muster.api.resources import (
     BUDGETS,
     CONFIG_MAPS,
+    CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
@@ -25,6 +26,7 @@ from muster.api.resources import (
 )
 from muster.embedded.api_errors import Cause
 from muster.kube.cluster import Raw
+from muster.workloads.batch.cron_schedule import parse_schedule
 
 Validator = Callable[[Raw, Raw | None], Iterator[Cause]]  # the object, and its old state in an update
 SYSTEM_PRIORITY_CLASSES: Mapping[str, int] = {
@@ -194,6 +196,19 @@ def _replicated(raw: Raw, old: Raw | None) -> Iterator[Cause]:
         yield Cause("spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0")
 
 
+def _cron_job(raw: Raw, _: Raw | None) -> Iterator[Cause]:
+    spec = raw.get("spec") or {}
+    yield from _schedule_problems("schedule", spec.get("schedule") or "", spec.get("schedule") or "")
+    yield from _schedule_problems("timeZone", spec.get("timeZone") or "", "@hourly", spec.get("timeZone") or "")
+
+
+def _schedule_problems(field: str, value: str, *parts: str) -> Iterator[Cause]:
+    try:
+        parse_schedule(*parts)
+    except ValueError as error:
+        yield Cause(f"spec.{field}", f'Invalid value: "{value[:60]}": {error}')
+
+
 def _event(raw: Raw, _: Raw | None) -> Iterator[Cause]:
     namespace = (raw.get("involvedObject") or {}).get("namespace") or ""
     if raw["metadata"].get("namespace") != (namespace or "default"):
@@ -207,6 +222,7 @@ _VALIDATORS: Mapping[Resource, Validator] = {
     CONFIG_MAPS: _config,
     SECRETS: _secret,
     EVENTS: _event,
+    CRON_JOBS: _cron_job,
     **dict.fromkeys((DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS), _replicated),
     DAEMON_SETS: _workload,
 }

@@ -83,9 +83,9 @@ class WorkloadCache:
     # what a controller wrote
 
     def created(self, resource: Resource, raw: Raw) -> None:
-        """An object as the API server returned it from its creation."""
+        """An object as the API server returned it from its creation; without a controller, only a watch adds it."""
         uid = raw["metadata"].get("uid", "")
-        if uid in self._deleted or uid in self._keys:
+        if uid in self._deleted or uid in self._keys or not controller_uid(raw):
             return
         self._unconfirmed[uid] = self._clock()
         self._put(resource, raw)

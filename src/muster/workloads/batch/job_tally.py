@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from muster.api.fields import at, integer, text
-from muster.workloads.job_indexes import completion_index, index_failures, parse_indexes
+from muster.workloads.batch.job_indexes import completion_index, index_failures, parse_indexes
 from muster.workloads.pod_templates import is_active, is_terminating, phase
 from muster.workloads.types import Raw
 
@@ -30,6 +30,11 @@ class JobTally(Struct, frozen=True):
     awaited: dict[int, Raw] = {}  # the last failed pod of each index that is to get a new one
     all_succeeded: int = 0  # those included that are still to be counted
     all_failed: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further pods have to wait until these are counted."""
+        return max(len(self.uncounted_succeeded), len(self.uncounted_failed)) == MOST_UNCOUNTED
 
     @property
     def is_settled(self) -> bool:

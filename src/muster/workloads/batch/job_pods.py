@@ -6,10 +6,17 @@ from datetime import datetime, timedelta
 from muster.api.fields import at, integer, items, mapping, text
 from muster.api.moment import parse_time
 from muster.api.resources import PODS
-from muster.workloads.job_indexes import COMPLETION_INDEX, INDEX_FAILURES, completion_index, index_failures
-from muster.workloads.job_tally import TRACKING_FINALIZER, JobTally, is_failed, is_indexed, is_tracked, without_tracking
+from muster.workloads.apps.replica_sets import remove_pod
+from muster.workloads.batch.job_indexes import COMPLETION_INDEX, INDEX_FAILURES, completion_index, index_failures
+from muster.workloads.batch.job_tally import (
+    TRACKING_FINALIZER,
+    JobTally,
+    is_failed,
+    is_indexed,
+    is_tracked,
+    without_tracking,
+)
 from muster.workloads.pod_templates import LONGEST_GENERATED, deletion_order, is_terminating, new_pod, phase
-from muster.workloads.replica_sets import remove_pod
 from muster.workloads.types import Action, Create, Raw, Update
 
 BURST = 500  # most pods that one reconciliation creates or deletes

@@ -12,15 +12,9 @@ from msgspec import Struct
 from muster.api.fields import at, integer, items, text
 from muster.api.moment import parse_time
 from muster.api.resources import JOBS, PODS
-from muster.workloads.conditions import (
-    find_condition,
-    is_condition_true,
-    timestamp,
-    with_condition,
-    without_zeros,
-)
-from muster.workloads.job_indexes import format_indexes
-from muster.workloads.job_pods import (
+from muster.workloads.apps.replica_sets import remove_pod
+from muster.workloads.batch.job_indexes import format_indexes
+from muster.workloads.batch.job_pods import (
     backoff_seconds,
     create_pods,
     delete_pods,
@@ -28,9 +22,15 @@ from muster.workloads.job_pods import (
     surplus_pods,
     wanted_active,
 )
-from muster.workloads.job_tally import JobTally, count_pods, is_indexed, is_tracked, release
+from muster.workloads.batch.job_tally import JobTally, count_pods, is_indexed, is_tracked, release
+from muster.workloads.conditions import (
+    find_condition,
+    is_condition_true,
+    timestamp,
+    with_condition,
+    without_zeros,
+)
 from muster.workloads.pod_templates import is_active, is_finished, is_ready, is_terminating
-from muster.workloads.replica_sets import remove_pod
 from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation, Remove
 
 OWN_CONTROLLER = "kubernetes.io/job-controller"
@@ -178,10 +178,10 @@ def _is_complete(state: JobState) -> bool:
 
 def _again(state: JobState, over: Raw | None, wait: float, actions: Sequence[Action]) -> float | None:
     """When to look again although nothing changes: pods to count, more than fit in one burst, backoff, deadline."""
-    if state.tally.settled or not state.tally.is_settled:
-        return 0.0
     if over is not None:
-        return None
+        return None if state.tally.is_settled and not state.tally.settled else 0.0
+    if state.tally.is_full:
+        return 0.0
     waits = [seconds for seconds in (wait, _deadline_seconds(state)) if seconds]
     wanted = wanted_active(state.job, len(state.active), state.tally)
     if actions and abs(wanted - len(state.active)) > len(actions):

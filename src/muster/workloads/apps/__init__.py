@@ -1,0 +1,1 @@
+"""Kubernetes' own workloads that run until they are deleted: Deployments, ReplicaSets, StatefulSets."""

@@ -1,0 +1,1 @@
+"""Kubernetes' own workloads that end: Jobs and CronJobs."""
