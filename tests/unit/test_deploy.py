@@ -323,6 +323,21 @@ def test_helm_gives_the_manifests(optional: bool) -> None:
 
 
 @helm_is_there
+def test_helm_gives_the_rights_of_what_is_listed() -> None:
+    """As the small renderer does: kinds of every group, also of none, and kinds of users."""
+    kinds = [{**SIMULATION, "apiVersion": version} for version in ("sim.example.com/v1", "v1")]
+    chosen = values(
+        **{"config.grouping.owners": ["replicationcontrollers", "jobs.batch"], "config.grouping.kinds": kinds}
+    )
+    settings = [
+        f"config.grouping.kinds[{i}].{key}={word}" for i, kind in enumerate(kinds) for key, word in kind.items()
+    ]
+    role = templated("config.grouping.owners={replicationcontrollers,jobs.batch}", *settings)["ClusterRole", "muster"]
+    _, wanted, *_ = yaml.safe_load_all(template("rbac.yaml", chosen))
+    assert role == wanted
+
+
+@helm_is_there
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from muster.api.resources import NAMESPACES, SECRETS, Resource
+from muster.api.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, Resource
 from muster.config.settings import Certificates, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
@@ -488,6 +488,22 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
     shelf.configure("a")
     shelf.store.delete(CONFIGURATIONS[1], "", "muster")
     assert await inject(shelf, Webhook(), issue(SETTINGS, NOW).authority, NOW) == 1
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(1, 1), (30, 3)])
+async def test_pods_are_created_whatever_becomes_of_the_webhook(seconds: int, written: int) -> None:
+    """`Fail` is for PodGroups; a pod that is not grouped while it is created is grouped afterwards."""
+    shelf = Shelf()
+    shelf.configure("podgroups.muster.dev")
+    hooks = [{"name": "pods.muster.dev", "clientConfig": {"service": {"name": "muster-webhook"}}}]
+    shelf.store.create(MUTATING_WEBHOOKS, {"metadata": {"name": "muster-pods"}, "webhooks": hooks})
+    settings, authority = Webhook(timeout_seconds=seconds), issue(SETTINGS, NOW).authority
+    assert await inject(shelf, settings, authority, NOW) == 2, "what is not switched on is left alone"
+    assert await inject(shelf, replace(settings, group_pods=True), authority, NOW) == 1
+    (hook,) = shelf.store.get(MUTATING_WEBHOOKS, "", "muster-pods")["webhooks"]
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", written)
+    assert base64.b64decode(hook["clientConfig"]["caBundle"]) == authority
+    assert {hook["failurePolicy"] for hook in shelf.hooks()} == {"Fail"}
 
 
 # showing ------------------------------------------------------------------------------------------------------------
