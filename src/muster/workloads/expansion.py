@@ -17,6 +17,7 @@ from muster.errors import InputError
 from muster.workloads.conditions import timestamp
 from muster.workloads.defaults import with_defaults
 from muster.workloads.merge_patch import merged
+from muster.workloads.operators.pod_admission import admit_pod
 from muster.workloads.pod_templates import LONGEST_GENERATED, template_hash
 from muster.workloads.table import CONTROLLERS
 from muster.workloads.types import Action, Controller, Create, Raw, Reconciliation, Remove, Update
@@ -190,6 +191,7 @@ class _MemoryObjects:
     def _create(self, key: Key, resource: Resource, raw: Raw) -> None:
         self._resources.setdefault((resource.api_version, resource.kind), resource)
         named = self._new_object(key, resource, {"apiVersion": resource.api_version, "kind": resource.kind, **raw})
+        named = admit_pod(named) if resource == PODS else named
         new = _key(resource, named)
         if new in self._objects:  # the name is taken: the real controller would try again and again
             return

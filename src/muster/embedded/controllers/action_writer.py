@@ -10,9 +10,11 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from muster.api.resources import PODS
 from muster.embedded.controllers.workload_cache import WorkloadCache, controller_uid
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
+from muster.workloads.operators.pod_admission import admit_pod
 from muster.workloads.types import Action, Create, Remove, Update
 
 LARGEST_BATCH = 64  # requests at a time
@@ -65,8 +67,9 @@ class ActionWriter:
                 await self._remove(action)
 
     async def _create(self, action: Create) -> None:
+        new = admit_pod(action.object) if action.resource == PODS else action.object
         try:
-            raw = await self._cluster.create(action.resource, action.object)
+            raw = await self._cluster.create(action.resource, new)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise

@@ -63,7 +63,7 @@ def reconcile(lws: Raw, children: Children, now: datetime) -> Reconciliation:
     actions = chain(
         _leader_set_actions(lws, leader_set, states, revision),
         _service_actions(lws, children),
-        chain.from_iterable(_group_actions(lws, group, children) for group in groups),
+        _all_groups_actions(lws, groups, children),
     )
     return Reconciliation(tuple(actions), _status(lws, leader_set, groups, states, now))
 
@@ -191,7 +191,7 @@ def _service_actions(lws: Raw, children: Children) -> Iterator[Action]:
 
 
 def _replica_service_actions(lws: Raw, leader: Raw, children: Children) -> Iterator[Action]:
-    if _has_service_per_replica(lws) and not children.of(leader, SERVICES):
+    if not children.of(leader, SERVICES):
         labels = {pods.SET_NAME: name_of(lws)}
         selector = {**labels, pods.GROUP_INDEX: texts(leader, "metadata.labels").get(pods.GROUP_INDEX, "")}
         yield Create(SERVICES, headless_service(leader, name_of(leader), selector, labels))
@@ -200,17 +200,24 @@ def _replica_service_actions(lws: Raw, leader: Raw, children: Children) -> Itera
 # groups -------------------------------------------------------------------------------------------------------------
 
 
-def _group_actions(lws: Raw, group: LeaderGroup, children: Children) -> Iterator[Action]:
-    yield from _label_actions(chain((group.leader,), group.workers))
-    if is_terminating(group.leader):
-        return
-    if _restarts_group(lws) and _has_lost_pods(group):
-        yield removal(PODS, group.leader)
-        return
-    leader = pods.complete_pod(group.leader) if pods.missing_labels(group.leader) else group.leader
-    yield from _replica_service_actions(lws, leader, children)
-    if _size(lws) > 1 and group.worker_set is None and _may_have_workers(lws, leader):
-        yield Create(STATEFUL_SETS, _worker_set(lws, leader))
+def _all_groups_actions(lws: Raw, groups: Sequence[LeaderGroup], children: Children) -> Iterator[Action]:
+    """Actions of one type for all groups follow each other, so that they are performed at once."""
+    for group in groups:
+        yield from _label_actions(chain((group.leader,), group.workers))
+    lost = {group.index for group in groups if _restarts_group(lws) and _has_lost_pods(group)}
+    alive = [group for group in groups if not is_terminating(group.leader)]
+    yield from (removal(PODS, group.leader) for group in alive if group.index in lost)
+    whole = [(_completed(group.leader), group) for group in alive if group.index not in lost]
+    if _has_service_per_replica(lws):
+        for leader, _ in whole:
+            yield from _replica_service_actions(lws, leader, children)
+    for leader, group in whole:
+        if _size(lws) > 1 and group.worker_set is None and _may_have_workers(lws, leader):
+            yield Create(STATEFUL_SETS, _worker_set(lws, leader))
+
+
+def _completed(leader: Raw) -> Raw:
+    return pods.complete_pod(leader) if pods.missing_labels(leader) else leader
 
 
 def _label_actions(members: Iterable[Raw]) -> Iterator[Action]:

@@ -105,7 +105,7 @@ def test_workers_wait_for_the_head_in_an_init_container() -> None:
         ({"replicas": 3, "maxReplicas": 2}, 2),
         ({"replicas": 1, "minReplicas": 2, "maxReplicas": 5}, 2),
         ({"minReplicas": 2, "maxReplicas": 5}, 2),
-        ({"minReplicas": 5, "maxReplicas": 2, "replicas": 1}, 2),
+        ({"minReplicas": 5, "maxReplicas": 2, "replicas": 1}, 5),
         ({"replicas": 3, "suspend": True}, 0),
         ({"replicas": 2, "numOfHosts": 3}, 6),
         ({}, 0),

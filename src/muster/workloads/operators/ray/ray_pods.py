@@ -56,7 +56,7 @@ def worker_groups(cluster: Raw) -> tuple[WorkerGroup, ...]:
 def _group(raw: Raw) -> WorkerGroup:
     hosts = max(1, min(integer(raw, "numOfHosts", 1), MOST_CHILDREN))
     least, most = integer(raw, "minReplicas"), integer(raw, "maxReplicas", MOST_CHILDREN)
-    replicas = min(max(integer(raw, "replicas", least), least), most, MOST_CHILDREN // hosts)
+    replicas = min(max(integer(raw, "replicas", least), least), max(most, least), MOST_CHILDREN // hosts)
     names = at(raw, "scaleStrategy.workersToDelete")
     return WorkerGroup(
         text(raw, "groupName"),
