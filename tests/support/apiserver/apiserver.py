@@ -29,6 +29,7 @@ from tests.support.apiserver.server_process import NotStarted, ServerProcess
 
 ADMIN, NO_RIGHTS = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
 OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers that do not run here
+ON = "OwnerReferencesPermissionEnforcement"  # not on by default, but in many clusters: owner references need rights
 AUDITED: dict[str, object] = {  # every request of a service account, without its body
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -128,6 +129,7 @@ class ApiServer:
             f"--audit-policy-file={self.folder / 'audit.yaml'}",
             f"--audit-log-path={self.audit}",
             f"--disable-admission-plugins={OFF}",
+            f"--enable-admission-plugins={ON}",
             "--service-account-issuer=https://muster.test",
             f"--service-account-key-file={self.folder / 'server.key'}",
             f"--service-account-signing-key-file={self.folder / 'server.key'}",
