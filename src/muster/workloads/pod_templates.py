@@ -56,11 +56,11 @@ def new_pod(owner: Raw, template: Raw, *, name: str = "", labels: Raw | None = N
 def template_hash(value: object) -> str:
     """A stable short hash of a template, safe in names and labels."""
     left = int.from_bytes(sha256(msgspec.json.encode(value, order="deterministic")).digest()[:8])
-    letters = []
+    characters = []
     for _ in range(_HASH_LENGTH):
-        left, letter = divmod(left, len(_ALPHABET))
-        letters.append(_ALPHABET[letter])
-    return "".join(letters)
+        left, rest = divmod(left, len(_ALPHABET))
+        characters.append(_ALPHABET[rest])
+    return "".join(characters)
 
 
 # pods that exist ----------------------------------------------------------------------------------------------------

@@ -142,8 +142,8 @@ def test_objects_that_every_cluster_has_are_updated() -> None:
 
 def test_unknown_kinds_are_noted_and_skipped() -> None:
     """CONTRACT: a note, not an error."""
-    initial = create_cluster(documents([obj("LeaderWorkerSet", "a", "leaderworkerset.x-k8s.io/v1")]))
-    assert initial.unknown == ("1 LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)",)
+    initial = create_cluster(documents([obj("Workflow", "a", "argoproj.io/v1alpha1")]))
+    assert initial.unknown == ("1 Workflow (argoproj.io/v1alpha1)",)
 
 
 def test_a_file_may_define_the_kind_of_its_objects() -> None:
