@@ -3,16 +3,18 @@
 muster's controllers stand in for the operators and run through the same protocol as on the embedded cluster.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from muster.api import names
-from muster.api.resources import PODS
-from muster.embedded.kubelet.pod_lifecycle import RUN_FOR
+from muster.api.resources import POD_GROUPS, PODS
+from muster.embedded.kubelet.pod_lifecycle import RUN_FOR, KubeletTimings
 from muster.kube.client.client import connect
-from muster.kube.cluster import Raw
+from muster.kube.cluster import Cluster, Raw
 from muster.workloads.operators.table import OPERATORS
 from tests.e2e.workload_site import (
     WorkloadSite,
@@ -20,20 +22,25 @@ from tests.e2e.workload_site import (
     fresh,
     group_of,
     has_condition,
+    lacks_capacity,
     leaves,
     members,
-    waits_for_room,
 )
 from tests.support.apiserver.controller_manager import ControllerManager
 from tests.support.live.objects import placed
 
 
 @pytest.fixture
-async def site(controller_manager: ControllerManager) -> AsyncIterator[WorkloadSite]:
-    cluster = connect(controller_manager.apiserver.kubeconfig)
+async def cluster(controller_manager: ControllerManager) -> AsyncIterator[Cluster]:
+    client = connect(controller_manager.apiserver.kubeconfig)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def site(cluster: Cluster) -> AsyncIterator[WorkloadSite]:
     async with fresh(cluster).open(OPERATORS) as opened:
         yield opened
-    await cluster.close()
 
 
 def template(gpus: int = 1, annotations: Raw | None = None, **spec: Any) -> Raw:
@@ -108,6 +115,31 @@ async def test_a_lost_worker_restarts_its_group_and_no_other(site: WorkloadSite)
     assert members(after) == members(before)
 
 
+@pytest.mark.parametrize("manifest", [leader_worker_set("llm", replicas=1, size=3), job_set("train", {"w": (2, 1)})])
+async def test_a_pod_group_does_not_return_while_its_pods_terminate(cluster: Cluster, manifest: Raw) -> None:
+    """The garbage collector deletes it with its owner, long before the last pod is gone, and would do so again."""
+    timings = KubeletTimings(start_seconds=0.0, stop_seconds=2.0)
+    async with fresh(cluster).open(OPERATORS, timings=timings) as site:
+        await site.add_nodes(1)
+        owner = await site.submit(manifest)
+        seen = await site.until(lambda seen: all_ready(seen, len(seen.pods)) and len(seen.pods) > 1)
+        counts: Counter[str] = Counter()
+        watch = asyncio.create_task(count_changes(site, counts))
+        await site.remove(owner)
+        await site.until_empty()
+        watch.cancel()
+        assert len(seen.groups) == 1
+        assert counts["ADDED"] <= 1, "at most one that was on its way when its owner was deleted"
+
+
+async def count_changes(site: WorkloadSite, counts: Counter[str]) -> None:
+    """How often PodGroups are created, changed and deleted from now on."""
+    since = (await site.cluster.list(POD_GROUPS, site.name)).resource_version
+    async with site.cluster.watch(POD_GROUPS, since, site.name) as changes:
+        async for change in changes:
+            counts[change.type] += 1
+
+
 async def test_workers_that_wait_for_their_leader_join_its_gang(site: WorkloadSite) -> None:
     """LeaderReady: the leader starts alone, although its gang is one of three."""
     await site.add_nodes(1)
@@ -133,7 +165,7 @@ async def test_a_job_set_is_one_gang_of_all_its_jobs(site: WorkloadSite) -> None
     owner = await site.submit(job_set("train", {"driver": (1, 1), "workers": (2, 2)}))
     seen = await site.until(lambda seen: list(members(seen).values()) == [5])
     (name,) = members(seen)
-    await site.until(lambda seen: waits_for_room(seen, name))
+    await site.until(lambda seen: lacks_capacity(seen, name))
     await site.add_nodes(1, gpus=1)
     seen = await site.until(lambda seen: all_ready(seen, 5))
     assert leaves(seen) == {"driver-replica-0": 1, "workers-replica-0": 2, "workers-replica-1": 2}
@@ -146,7 +178,7 @@ async def test_a_pytorch_job_starts_master_and_workers_together_and_succeeds(sit
     owner = await site.submit(training_job("PyTorchJob", "bert", {"Master": 1, "Worker": 2}, run_for="1s"))
     seen = await site.until(lambda seen: list(members(seen).values()) == [3])
     (name,) = members(seen)
-    await site.until(lambda seen: waits_for_room(seen, name))
+    await site.until(lambda seen: lacks_capacity(seen, name))
     await site.add_nodes(1, gpus=1)
     await site.until_owner(owner, lambda raw: has_condition(raw, "Succeeded"))
     await site.remove(owner)

@@ -11,21 +11,26 @@ from muster.api import names
 from muster.api.resources import JOBS, NAMESPACES, POD_GROUPS
 from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR
 from muster.kube.client.client import connect
-from muster.kube.cluster import Raw
+from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.site import Seen, is_ready
 from tests.e2e.test_run import SHORT, replica
-from tests.e2e.workload_site import WorkloadSite, all_ready, fresh, has_condition, members, waits_for_room
+from tests.e2e.workload_site import WorkloadSite, all_ready, fresh, has_condition, lacks_capacity, members
 from tests.support.apiserver.controller_manager import ControllerManager
 
 
 @pytest.fixture
-async def site(controller_manager: ControllerManager) -> AsyncIterator[WorkloadSite]:
-    cluster = connect(controller_manager.apiserver.kubeconfig)
+async def cluster(controller_manager: ControllerManager) -> AsyncIterator[Cluster]:
+    client = connect(controller_manager.apiserver.kubeconfig)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def site(cluster: Cluster) -> AsyncIterator[WorkloadSite]:
     async with fresh(cluster).open() as opened:
         yield opened
-    await cluster.close()
 
 
 def template(gpus: int = 1, labels: Raw | None = None, annotations: Raw | None = None, **spec: Any) -> Raw:
@@ -73,7 +78,7 @@ async def test_a_job_with_a_minimum_starts_whole_or_not_at_all(site: WorkloadSit
     seen = await site.until(lambda seen: list(members(seen).values()) == [4])
     (name,) = members(seen)
     assert seen.groups[name]["spec"]["minMember"] == 4
-    await site.until(lambda seen: waits_for_room(seen, name))
+    await site.until(lambda seen: lacks_capacity(seen, name))
     await site.add_nodes(1, gpus=1)
     await site.until(lambda seen: all_ready(seen, 4))
     await site.remove(owner)
@@ -165,10 +170,9 @@ async def test_what_a_user_changed_in_a_pod_group_stays(site: WorkloadSite) -> N
 
 
 async def test_muster_run_groups_and_binds_by_its_defaults(
-    controller_manager: ControllerManager, tmp_path: Path
+    cluster: Cluster, controller_manager: ControllerManager, tmp_path: Path
 ) -> None:
     """A process of its own with an empty config, as it is deployed: leader election included."""
-    cluster = connect(controller_manager.apiserver.kubeconfig)
     with suppress(ApiError):  # it may be there
         await cluster.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
     site = fresh(cluster, scheduler_name="muster")
@@ -180,4 +184,3 @@ async def test_muster_run_groups_and_binds_by_its_defaults(
             await site.remove(owner)
             await site.until_empty()
             assert "Traceback" not in process.stopped()
-    await cluster.close()

@@ -20,6 +20,7 @@ from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.config.settings import Config
 from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.scheduler.loop import Scheduler
@@ -45,12 +46,12 @@ class WorkloadSite:
 
     @asynccontextmanager
     async def open(
-        self, operators: Sequence[Controller] = (), *, is_scheduling: bool = True
+        self, operators: Sequence[Controller] = (), *, is_scheduling: bool = True, timings: KubeletTimings = HABITS
     ) -> AsyncIterator["WorkloadSite"]:
         """With kubelets at work, controllers for these kinds, and a scheduler with its pod grouper unless one runs."""
         await self.cluster.create(NAMESPACES, {"metadata": {"name": self.name}})
         await self._ensure_queue()
-        tasks = [asyncio.create_task(loop) for loop in self._loops(operators, is_scheduling)]
+        tasks = [asyncio.create_task(loop) for loop in self._loops(operators, timings, is_scheduling)]
         try:
             yield self
         finally:
@@ -63,8 +64,8 @@ class WorkloadSite:
         with suppress(ApiError):
             await self.cluster.create(QUEUES, _typed(QUEUES, {"metadata": {"name": DEFAULT_QUEUE}, "spec": everything}))
 
-    def _loops(self, operators: Sequence[Controller], is_scheduling: bool) -> Iterator[Any]:
-        yield Kubelets(self.cluster, timings=HABITS).run()
+    def _loops(self, operators: Sequence[Controller], timings: KubeletTimings, is_scheduling: bool) -> Iterator[Any]:
+        yield Kubelets(self.cluster, timings=timings).run()
         if operators:
             yield WorkloadControllers(self.cluster, {each.resource: each for each in operators}).run()
         if is_scheduling:
@@ -199,7 +200,7 @@ def members(seen: Seen) -> dict[str, int]:
     return {name: joined.count(name) for name in joined}
 
 
-def waits_for_room(seen: Seen, group: str) -> bool:
+def lacks_capacity(seen: Seen, group: str) -> bool:
     """Whether all pods of a gang are there, none is placed, and muster says that they do not fit."""
     own = [pod for pod in seen.pods if group_of(pod) == group]
     return seen.condition(group).get("reason") == "NoRoom" and not any(map(placed, own))

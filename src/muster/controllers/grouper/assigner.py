@@ -152,7 +152,7 @@ class Assigner:
     def _assign(self, member: GroupedPod) -> GroupedPod:
         references: list[OwnerReference] = []
         placing, is_settled = self.place(member.pod, partial(self._lookup, references))
-        is_lost = isinstance(placing, Ungrouped) and placing.reason in LOST_OWNER
+        is_lost = member.has_lost_owner if placing is None else _has_lost_owner(placing)
         if placing is None or (isinstance(placing, Ungrouped) and _was_grouped(member)):
             placing = member.placing if isinstance(member.placing, Assignment) else None
         awaited = "" if is_settled else f"{references[-1].api_version} {references[-1].kind}"
@@ -177,6 +177,10 @@ class Assigner:
         except Exception:
             log.exception("pod not grouped", pod=key(pod.metadata))
             return INTERNAL_ERROR, True
+
+
+def _has_lost_owner(placing: Placing) -> bool:
+    return isinstance(placing, Ungrouped) and placing.reason in LOST_OWNER
 
 
 def _was_grouped(member: GroupedPod) -> bool:
