@@ -203,7 +203,7 @@ class Grouper:
         if not active:
             return await self._retire(gang, members, record, term)
         record.empty_since = None
-        if self._pod_group(gang) is None and all(member.is_leaving for member in active):
+        if self._pod_group(gang) is None and all(member.will_terminate for member in active):
             return True  # the garbage collector deleted it with its owner, and would delete another one as well
         desired = self._desired(gang, active, members)
         if desired is None:

@@ -32,7 +32,7 @@ class GroupedPod(Struct, frozen=True):
         return f"{self.pod.metadata.namespace or names.DEFAULT_NAMESPACE}/{self.placing.gang.name}"
 
     @property
-    def is_leaving(self) -> bool:
+    def will_terminate(self) -> bool:
         """Whether it is terminating, or is about to as its owner is gone."""
         return self.has_lost_owner or self.pod.metadata.deletion_timestamp is not None
 
