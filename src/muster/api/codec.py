@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.api.decoding import Misfit, decode
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
-from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
+from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, OtherObject, key
 from muster.api.reader import needs_quotes, parse_documents
 from muster.errors import InputError
 
@@ -102,7 +102,7 @@ def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
         for kind, field in FIELDS.items()
         for value in values_by_field[field]
     }
-    unknown = dict(beside.unknown)
+    unknown, others = dict(beside.unknown), list(beside.others)
     misfits: list[tuple[Document, tuple[Misfit, ...]]] = []
     repeated: list[tuple[Document, str]] = []
     for document in read_documents:
@@ -110,6 +110,7 @@ def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
         if kind is None:
             name = f"{document.raw['kind']} ({document.raw['apiVersion']})"
             unknown[name] = unknown.get(name, 0) + 1
+            others.append(OtherObject(document.where, document.raw))
             continue
         value, wrong = _decoded(document, kind)
         identity = (kind.__name__, _identity(kind, value.metadata))  # type: ignore[attr-defined]
@@ -121,7 +122,9 @@ def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
             seen[identity] = document.where
             values_by_field[FIELDS[kind]].append(value)
     objects = Objects(
-        **{name: tuple(values) for name, values in values_by_field.items()}, unknown=dict(sorted(unknown.items()))
+        **{name: tuple(values) for name, values in values_by_field.items()},
+        unknown=dict(sorted(unknown.items())),
+        others=tuple(others),
     )
     return Collected(objects, tuple(misfits), tuple(repeated))
 

@@ -1,5 +1,7 @@
 """Everything that was read, by kind: the input of every question."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from muster.api import names
@@ -52,8 +54,20 @@ KINDS: dict[tuple[str, str], type[Wire]] = {  # by `apiVersion` and `kind`
 CLUSTER_SCOPED = frozenset(struct for resource, struct in WATCHED_KINDS.items() if not resource.namespaced)
 
 
+class OtherObject(Struct, frozen=True):
+    """An object of a kind that planning does not read: a workload, or one that muster does not know."""
+
+    where: str  # file and document
+    raw: dict[str, Any]
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """`apiVersion` and `kind`."""
+        return self.raw["apiVersion"], self.raw["kind"]
+
+
 class Objects(Struct, frozen=True, eq=False):
-    """Decoded objects; kinds that muster does not know are counted, not lost in silence."""
+    """Decoded objects; kinds that planning does not read are kept as they are, not lost in silence."""
 
     pod_groups: tuple[PodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -66,7 +80,8 @@ class Objects(Struct, frozen=True, eq=False):
     volumes: tuple[PersistentVolume, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
-    unknown: dict[str, int] = {}  # `Kind (apiVersion)` -> how many
+    unknown: dict[str, int] = {}  # `Kind (apiVersion)` -> how many of the others
+    others: tuple[OtherObject, ...] = ()
 
 
 FIELDS: dict[type[Wire], str] = {

@@ -3,8 +3,10 @@
 from msgspec.structs import replace
 
 from muster.api import names
+from muster.api.core import Pod
 from muster.api.decoding import decode
-from muster.grouping.types import Raw, WorkloadPod, WorkloadPodStatus
+from muster.api.meta import ObjectMeta
+from muster.grouping.types import Raw, WorkloadPod, WorkloadPodSpec, WorkloadPodStatus
 
 # Annotations of owned pods that rules read; a pod without owners is a workload itself and keeps all of its own.
 READ_PREFIXES = ("kai.scheduler/", "muster.dev/", "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/")
@@ -14,7 +16,18 @@ FINISHED_PHASES = ("Succeeded", "Failed")
 def read_pod(raw: Raw) -> WorkloadPod:
     """The pod that a plain object describes; values of wrong types count as missing."""
     decoded, _ = decode(raw, WorkloadPod)
-    meta, phase = decoded.metadata, decoded.status.phase
+    return WorkloadPod(
+        _read_metadata(decoded.metadata), replace(decoded.spec, node_name=""), _read_status(decoded.status.phase)
+    )
+
+
+def pod_of(pod: Pod) -> WorkloadPod:
+    """What grouping reads of a pod that is decoded already."""
+    spec = WorkloadPodSpec(pod.spec.scheduler_name, pod.spec.priority_class_name)
+    return WorkloadPod(_read_metadata(pod.metadata), spec, _read_status(pod.status.phase))
+
+
+def _read_metadata(meta: ObjectMeta) -> ObjectMeta:
     annotations = {
         name: text
         for name, text in meta.annotations.items()
@@ -22,8 +35,8 @@ def read_pod(raw: Raw) -> WorkloadPod:
         or name.startswith(READ_PREFIXES)
         or (not meta.owner_references and name != names.LAST_APPLIED)
     }
-    return WorkloadPod(
-        replace(meta, resource_version="", generation=0, annotations=annotations),
-        replace(decoded.spec, node_name=""),
-        WorkloadPodStatus(phase if phase in FINISHED_PHASES else ""),
-    )
+    return replace(meta, resource_version="", generation=0, annotations=annotations)
+
+
+def _read_status(phase: str) -> WorkloadPodStatus:
+    return WorkloadPodStatus(phase if phase in FINISHED_PHASES else "")

@@ -22,7 +22,7 @@ from muster.workloads.pod_templates import LONGEST_GENERATED, template_hash
 from muster.workloads.table import CONTROLLERS
 from muster.workloads.types import Action, Controller, Create, Raw, Reconciliation, Remove, Update
 
-MOST_PODS = 100_000
+MOST_PODS = 20_000  # more take minutes: controllers make them in bursts, and count all of them each time
 MOST_ROUNDS = 200_000  # reconciliations
 NOW = datetime(2000, 1, 1, tzinfo=UTC)  # when everything is made; any time serves
 SUFFIX = 5  # characters after a generateName

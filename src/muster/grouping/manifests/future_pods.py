@@ -1,0 +1,116 @@
+"""The pods that manifests will have, beside those that exist.
+
+Rule: pods that exist count instead of future ones, though the objects between them and a manifest are not given.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.api.codec import Document, format_misfits
+from muster.api.core import Pod
+from muster.api.decoding import decode, encode
+from muster.api.fields import items, text
+from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.objects import Objects, OtherObject
+from muster.api.resources import CRON_JOBS, PODS
+from muster.errors import InputError
+from muster.grouping.manifests.checks import no_containers
+from muster.grouping.manifests.settings import GroupingSettings, group_kind
+from muster.grouping.manifests.types import ExpandedWorkload, Workload
+from muster.grouping.types import Raw
+from muster.workloads.expansion import ExpandedPod, expand_objects
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class FuturePods(Struct, frozen=True):
+    """Pods that do not exist yet, and the owners of all pods."""
+
+    pods: tuple[Pod, ...]
+    owners: tuple[Raw, ...]
+    expanded: tuple[ExpandedWorkload, ...]
+
+
+def make_pods(objects: Objects, manifests: Sequence[OtherObject], settings: GroupingSettings) -> FuturePods:
+    """The pods of manifests. InputError: a template is no pod, or there are too many pods."""
+    if not manifests:
+        return FuturePods((), (), ())
+    existing = [_plain(pod) for pod in objects.pods if pod.metadata.owner_references]
+    running = _names_of_owners(existing + [manifest.raw for manifest in manifests])
+    raws = [manifest.raw for manifest in manifests if not _has_run(manifest.raw, running)]
+    expansion = expand_objects([*existing, *raws], settings.controllers)
+    by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
+    pods = tuple(_decode(made, by_workload) for made in expansion.pods)
+    expanded = _expanded(by_workload, expansion.pods, running, settings)
+    return FuturePods(pods, expansion.owners, tuple(expanded))
+
+
+def workload_of(raw: Raw) -> Workload:
+    """A manifest by its name."""
+    meta = raw.get("metadata") or {}
+    name = text(meta, "name") or text(meta, "generateName")
+    return Workload(text(meta, "namespace") or DEFAULT_NAMESPACE, name, raw["kind"], raw["apiVersion"])
+
+
+def _plain(pod: Pod) -> Raw:
+    """What controllers read of a pod; one that has not ended counts as ready, so that those after it are made, too."""
+    status = {"phase": pod.status.phase} if pod.status.phase in FINISHED else {}
+    meta, spec = encode(pod.metadata), {"nodeName": pod.spec.node_name}
+    return {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": meta, "spec": spec, "status": status}
+
+
+def _names_of_owners(raws: Sequence[Raw]) -> set[Workload]:
+    """What objects name as their owners."""
+    return {
+        Workload(workload_of(raw).namespace, text(owner, "name"), text(owner, "kind"), text(owner, "apiVersion"))
+        for raw in raws
+        for owner in items(raw, "metadata.ownerReferences")
+    }
+
+
+def _has_run(raw: Raw, running: set[Workload]) -> bool:
+    """Whether a CronJob has Jobs already: the next one may come much later."""
+    return group_kind(raw) == (CRON_JOBS.group, CRON_JOBS.kind) and workload_of(raw) in running
+
+
+def _decode(made: ExpandedPod, manifests: Mapping[Workload, OtherObject]) -> Pod:
+    """The pod, without uid and age: it does not exist yet."""
+    top = made.owners[-1] if made.owners else made.pod
+    manifest = manifests.get(workload_of(top)) or OtherObject("the manifests", top)
+    if not items(made.pod, "spec.containers"):
+        raise no_containers(manifest)
+    try:
+        pod, misfits = decode(made.pod, Pod)
+    except (UnicodeError, ValueError, OverflowError):
+        raise InputError(f"{manifest.where}: holds text or numbers that cannot be written out") from None
+    if misfits:
+        raise InputError(
+            format_misfits(Document(manifest.where, made.pod), misfits),
+            hint=f"the pod template of {workload_of(top)} says so",
+        )
+    return replace(pod, metadata=replace(pod.metadata, uid="", creation_timestamp=None))
+
+
+# what became of manifests -------------------------------------------------------------------------------------------
+
+
+def _expanded(
+    manifests: Mapping[Workload, OtherObject],
+    pods: Sequence[ExpandedPod],
+    running: set[Workload],
+    settings: GroupingSettings,
+) -> Iterator[ExpandedWorkload]:
+    """Every manifest that gets pods, and those that get none although nothing exists of them."""
+    schedulers: dict[Workload, dict[str, int]] = {}
+    for made in pods:
+        for owner in {workload_of(owner): None for owner in made.owners}:
+            names = schedulers.setdefault(owner, {})
+            name = text(made.pod, "spec.schedulerName")
+            names[name] = names.get(name, 0) + 1
+    for workload, manifest in manifests.items():
+        is_owned = bool(items(manifest.raw, "metadata.ownerReferences"))
+        if workload in schedulers or not (is_owned or workload in running):
+            made_for = schedulers.get(workload, {})
+            yield ExpandedWorkload(workload, manifest.where, made_for, manifest.kind in settings.makers)
