@@ -1,0 +1,295 @@
+"""`python -m bench.grouping [embedded|kubernetes] [PODS] [NODES]`: pods of LeaderWorkerSets, grouped and bound.
+
+In each of a few rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
+leaders of one StatefulSet, workers of another that belongs to the leader's pod. A control plane that stood by begins,
+groups and binds them: a PodGroup a group, a patch and a binding a pod. A bare client sends the same requests for as
+many pods, as many at once: nothing is watched, grouped, planned or reported. Then the same with pods that were grouped
+at admission, beside a bare client that only posts bindings. Both take turns at being first; the figures are medians of
+the rounds. Last, on the full cluster, groups come one by one: how long from a pod's event until it has joined.
+
+`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
+"""
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+from tests.support.apiserver import envtest
+from tests.support.apiserver.apiserver import started
+
+from bench.live import AT_ONCE, FOREIGN, GANG, NAMESPACE, Lead, Notes, each, node_name, numbered_node, peak, rested, say
+from muster.api.resources import DEFINITIONS, LEADER_WORKER_SETS, NODES, POD_GROUPS, PODS, STATEFUL_SETS, Resource
+from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
+from muster.cli.assemble.process import tune
+from muster.config.settings import Config, Log
+from muster.controllers.grouper.grouper import Grouper
+from muster.controllers.grouper.grouping_observer import NoGroupingObserver
+from muster.controllers.grouper.grouping_writer import MANAGER
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster, Raw
+from muster.observability.logging import configure
+from muster.scheduler.loop import Scheduler
+from muster.workloads.operators.crds import operator_crds
+
+LWS = "leaderworkerset.sigs.k8s.io"
+ROUNDS = 6
+ONE_BY_ONE = 50  # groups
+
+
+class GroupingFigures(Struct, frozen=True):
+    """What came out."""
+
+    pods: int
+    nodes: int
+    grouped: list[tuple[float, float]]  # pods a second, grouped and bound, in each round; bare
+    admitted: list[tuple[float, float]]  # pods a second, grouped at admission and bound; bare bindings
+    joined: list[float]  # seconds from a pod's first event until it joined, one group at a time
+    memory: int  # bytes, at most
+
+
+class JoinTimes(NoGroupingObserver):
+    """How long pods wait for their groups."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def pod_grouped(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+# objects --------------------------------------------------------------------------------------------------------------
+
+
+def typed(resource: Resource, name: str, spec: Raw, owner: Raw | None = None, **meta: Raw) -> Raw:
+    references = {"ownerReferences": [reference(owner)]} if owner else {}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, **references, **meta},
+        "spec": spec,
+    }
+
+
+def reference(owner: Raw) -> Raw:
+    meta = owner["metadata"]
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return {**named, "controller": True, "blockOwnerDeletion": True}
+
+
+def stateful_set(name: str, owner: Raw) -> Raw:
+    selector = {"matchLabels": {"app": name}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "none:1"}]}}
+    return typed(STATEFUL_SETS, name, {"selector": selector, "serviceName": name, "template": template}, owner)
+
+
+def lws_pod(name: str, owner: Raw, group: int, worker: int, scheduler: str, mark: Raw | None) -> Raw:
+    requests = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    box = {"name": "main", "image": "none:1", "resources": {"requests": requests, "limits": requests}}
+    labels = {f"{LWS}/name": "bench", f"{LWS}/group-index": str(group), f"{LWS}/worker-index": str(worker)}
+    labels |= {"app": "bench", "apps.kubernetes.io/pod-index": str(worker)}
+    annotations = {f"{LWS}/size": str(GANG), **(mark or {}).get("annotations", {})}
+    labels |= (mark or {}).get("labels", {})
+    spec = {"schedulerName": scheduler, "containers": [box]}
+    return typed(PODS, name, spec, owner, labels=labels, annotations=annotations)
+
+
+def mark_of(owner: Raw, group: int, worker: int) -> Raw:
+    """What admission writes on a pod."""
+    name = f"pg-{owner['metadata']['name']}-{owner['metadata']['uid']}-group-{group}"
+    leaf = "workers" if worker else "leader"
+    annotations = {"pod-group-name": name, "muster.dev/grouped-by": "LeaderWorkerSet"}
+    return {"annotations": annotations, "labels": {"kai.scheduler/subgroup-name": leaf}}
+
+
+async def make_set(cluster: Cluster, name: str, groups: int, scheduler: str, *, is_marked: bool = False) -> list[Raw]:
+    """A LeaderWorkerSet of so many groups and everything below it; returns its pods."""
+    spec = {"replicas": groups, "leaderWorkerTemplate": {"size": GANG, "workerTemplate": {"spec": {"containers": []}}}}
+    owner = await created(cluster, LEADER_WORKER_SETS, typed(LEADER_WORKER_SETS, name, spec))
+    leaders = await created(cluster, STATEFUL_SETS, stateful_set(name, owner))
+    pods: list[Raw] = []
+
+    async def make_group(group: int) -> None:
+        parent = leaders
+        for worker in range(GANG):
+            pod_name = f"{name}-{group}-{worker}" if worker else f"{name}-{group}"
+            mark = mark_of(owner, group, worker) if is_marked else None
+            raw = await created(cluster, PODS, lws_pod(pod_name, parent, group, worker, scheduler, mark))
+            pods.append(raw)
+            if worker == 0:
+                parent = await created(cluster, STATEFUL_SETS, stateful_set(pod_name, raw))
+
+    await each(make_group, range(groups), AT_ONCE)
+    return pods
+
+
+async def created(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **await cluster.create(resource, raw)}
+
+
+# measuring ------------------------------------------------------------------------------------------------------------
+
+
+async def measure(cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
+    groups = pods // GANG
+    say(f"{nodes} nodes, {groups} groups of {GANG} in {ROUNDS} rounds, twice")
+    size = -(-6 * pods // nodes)
+    await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
+    rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for is_marked in (False, True):
+        for number in range(ROUNDS):
+            some = groups * (number + 1) // ROUNDS - groups * number // ROUNDS
+            name = f"set-{int(is_marked)}-{number}"
+            before = await bare(cluster, f"bare-{name}", some, nodes, is_marked) if number % 2 else 0.0
+            seconds = await controlled(cluster, name, some, is_marked)
+            theirs = before or await bare(cluster, f"bare-{name}", some, nodes, is_marked)
+            rates[is_marked].append((some * GANG / seconds, some * GANG / theirs))
+            say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[is_marked][-1]))
+    say("groups come one by one")
+    return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], await one_by_one(cluster), peak())
+
+
+async def controlled(cluster: Cluster, name: str, groups: int, is_marked: bool) -> float:
+    """By a control plane that begins when all pods are there; seconds until the last is bound."""
+    await make_set(cluster, name, groups, "muster", is_marked=is_marked)
+    async with control_plane(cluster) as (notes, lead, grouper, scheduler, _):
+        await rested(cluster)
+        began = time.monotonic()
+        lead.leading = True
+        lead.term = 1
+        grouper.lead()
+        scheduler.wake()
+        await notes.until(groups * GANG)
+        return notes.last_bound - began
+
+
+@asynccontextmanager
+async def control_plane(cluster: Cluster) -> AsyncIterator[tuple[Notes, Lead, Grouper, Scheduler, JoinTimes]]:
+    """Scheduler and grouper that know everything and stand by."""
+    notes, lead, times, settings = Notes(), Lead(), JoinTimes(), Config()
+    scheduler = Scheduler(cluster, settings.scheduling, lead, observer=notes, reports_orphan=reports_orphan)
+    grouper = build_grouper(settings, cluster, scheduler, times)
+    loops = [asyncio.create_task(loop()) for loop in (scheduler.run, grouper.run)]
+    try:
+        while not scheduler.synced or not grouper.assigner.is_idle:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        yield notes, lead, grouper, scheduler, times
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.wait(loops)
+
+
+async def bare(cluster: Cluster, name: str, groups: int, nodes: int, is_marked: bool) -> float:
+    """The same requests for as many pods of no scheduler; seconds."""
+    pods = await make_set(cluster, name, groups, FOREIGN)
+    by_group: dict[str, list[Raw]] = {}
+    for raw in pods:
+        by_group.setdefault(raw["metadata"]["labels"][f"{LWS}/group-index"], []).append(raw)
+
+    async def write(numbered: tuple[int, list[Raw]]) -> None:
+        number, members = numbered
+        if not is_marked:
+            await apply_group(cluster, f"{name}-{number}", members[0])
+            for raw in members:
+                await join(cluster, raw, f"{name}-{number}")
+        for raw in members:
+            meta = raw["metadata"]
+            await cluster.bind(NAMESPACE, meta["name"], meta["uid"], node_name(number % nodes))
+
+    await rested(cluster)
+    began = time.monotonic()
+    await each(write, list(enumerate(by_group.values())), AT_ONCE)
+    return time.monotonic() - began
+
+
+async def apply_group(cluster: Cluster, name: str, pod: Raw) -> None:
+    owner = {**reference(pod), "controller": False}
+    leaves = [{"name": "leader", "minMember": 1}, {"name": "workers", "minMember": GANG - 1}]
+    raw = typed(POD_GROUPS, name, {"queue": "default", "subGroups": leaves}, ownerReferences=[owner])
+    kind = "application/apply-patch+yaml"
+    await cluster.patch(POD_GROUPS, NAMESPACE, name, raw, kind, field_manager=MANAGER)
+
+
+async def join(cluster: Cluster, raw: Raw, group: str) -> None:
+    meta = raw["metadata"]
+    annotations = {"pod-group-name": group, "muster.dev/grouped-by": "LeaderWorkerSet"}
+    body = {"uid": meta["uid"], "annotations": annotations, "labels": {"kai.scheduler/subgroup-name": "workers"}}
+    await cluster.patch(PODS, NAMESPACE, meta["name"], {"metadata": body})
+
+
+async def one_by_one(cluster: Cluster) -> list[float]:
+    async with control_plane(cluster) as (notes, lead, grouper, scheduler, times):
+        lead.leading = True
+        lead.term = 1
+        grouper.lead()
+        scheduler.wake()
+        while not notes.cycles:
+            await asyncio.sleep(0.01)
+        for number in range(ONE_BY_ONE):
+            await make_set(cluster, f"single-{number}", 1, "muster")
+            await notes.until((number + 1) * GANG)
+    return times.seconds
+
+
+# showing --------------------------------------------------------------------------------------------------------------
+
+
+def row(where: str, measured: GroupingFigures) -> str:
+    """One line of docs/performance.md."""
+    cuts = statistics.quantiles(measured.joined, n=100)
+    return (
+        f"| {where} | {measured.nodes:,} | {measured.pods:,} | {_rates(measured.grouped)} "
+        f"| {_rates(measured.admitted)} | {cuts[49] * 1000:.0f} / {cuts[98] * 1000:.0f} ms "
+        f"| {measured.memory / 2**20:,.0f} MiB |"
+    )
+
+
+def _rates(rates: list[tuple[float, float]]) -> str:
+    rate, bare_rate = (statistics.median(column) for column in zip(*rates, strict=True))
+    share = statistics.median(rate / bare for rate, bare in rates)
+    return f"{rate:,.0f} | {bare_rate:,.0f} | {share:.0%}"
+
+
+async def main(where: str, pods: int, nodes: int) -> None:
+    configure(Log(level="warning"))
+    tune()
+    head = (
+        "cluster | nodes | pods | grouped and bound/s | bare client | share | with the webhook, bound/s"
+    )
+    print(f"| {head} | bare bindings | share | joined, p50 / p99 | RSS |")
+    print("|---|" + "---:|" * 10)
+    if where == "embedded":
+        memory = MemoryCluster()
+        await install(memory)
+        print(row(where, await measure(memory, pods, nodes)))
+        return
+    programs = envtest.find_programs()
+    if programs is None:
+        sys.exit(envtest.HOW_TO_GET_THEM)
+    server = started(programs)
+    cluster = connect(server.kubeconfig)
+    try:
+        await install(cluster)
+        print(row(where, await measure(cluster, pods, nodes)))
+    finally:
+        await cluster.close()
+        server.stop()
+        server.clean(keep_logs=False)
+
+
+async def install(cluster: Cluster) -> None:
+    """The CRDs of the operators."""
+    for definition in operator_crds():
+        await cluster.create(DEFINITIONS, definition)
+    await asyncio.sleep(3)
+
+
+if __name__ == "__main__":
+    where, pods, nodes = (*sys.argv[1:], *("embedded", "10000", "1000")[len(sys.argv) - 1 :])
+    asyncio.run(main(where, int(pods), int(nodes)))
