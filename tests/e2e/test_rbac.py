@@ -5,22 +5,18 @@ shows as a 403, and one that nothing needs is never used.
 """
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
-import yaml
 
 from muster.api import names
 from muster.api.resources import (
     EVENTS,
     JOBS,
-    LEASES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -36,82 +32,24 @@ from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
-from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
+from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
+from tests.e2e.muster_process import (
+    FILES,
+    OPTIONS,
+    configuration,
+    installed,
+    kubeconfig,
+    muster_run,
+    resource_of,
+    token,
+)
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import pod, podgroup
 
 SPACE = "rbac"
 ACCOUNT = f"system:serviceaccount:{HOME}:muster"
-FILES = ("00-namespace", "10-crds", "20-rbac", "30-config", "40-service", "50-deployment", "60-webhook")
-OPTIONS = ("optional/conversion", "optional/grouping")  # webhook configurations that muster updates
 WORK = "work"  # a Job, and the pods that it owns
-
-
-def resource_of(raw: Raw) -> Resource:
-    """Of whatever the manifests hold: all of them have regular plurals."""
-    group, _, version = raw["apiVersion"].rpartition("/")
-    return Resource(group, version, f"{raw['kind'].lower()}s", raw["kind"], "namespace" in raw["metadata"])
-
-
-def installed_objects() -> list[Raw]:
-    return [raw for name in (*FILES, *OPTIONS) for raw in manifests(f"{name}.yaml")]
-
-
-@asynccontextmanager
-async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
-    """Every manifest, for the first time; but for the Service, which leads to this machine."""
-    await gone(cluster, LEASES, HOME, "muster")
-    await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
-    raws = [raw for raw in installed_objects() if raw["kind"] != "Service"] + [local_service()]
-    for raw in raws:
-        for hook in raw.get("webhooks", ()):
-            hook["clientConfig"]["service"]["port"] = webhook_port
-        await put(cluster, resource_of(raw), raw)
-    try:
-        yield
-    finally:
-        for resource in CONFIGURATIONS:
-            await gone(cluster, resource, "", "muster")
-        await gone(cluster, CONFIGURATIONS[1], "", "muster-pods")
-
-
-def configuration(webhook_port: int) -> str:
-    """As installed, on other ports, with a scheduler name of its own, and the options that need rights.
-
-    The webhook of pods is installed and gets its authority, but the API server sends it no pods of this scheduler: the
-    loop groups them, which needs more rights.
-    """
-    (raw,) = [each for each in manifests("30-config.yaml") if each["kind"] == "ConfigMap"]
-    settings: Raw = yaml.safe_load(raw["data"]["config.yaml"])
-    settings["scheduling"]["schedulerNames"] = [SPACE]
-    settings["webhook"] |= {"host": "127.0.0.1", "port": webhook_port, "convertOlderDialects": True, "groupPods": True}
-    settings["grouping"]["emptySeconds"] = 1
-    settings["observability"] |= {"host": "127.0.0.1", "port": free_port()}
-    return yaml.safe_dump(settings)
-
-
-async def token(apiserver: ApiServer) -> str:
-    """Of muster's account, as a kubelet asks for it."""
-    path = f"/api/v1/namespaces/{HOME}/serviceaccounts/muster/token"
-    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    reply = await ask(apiserver, "POST", path, wanted)
-    assert reply.status == 201, reply.message
-    return str(reply.json["status"]["token"])
-
-
-def kubeconfig(apiserver: ApiServer, secret: str) -> str:
-    cluster = {"server": apiserver.url, "certificate-authority": str(apiserver.folder / "ca.crt")}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": secret}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-    )
 
 
 class Call(NamedTuple):
@@ -250,7 +188,11 @@ async def scenario(apiserver: ApiServer, cluster: Cluster) -> None:
 
 
 async def workload(cluster: Cluster) -> None:
-    """A pod of a Job is grouped; the PodGroup goes after the pod; a pod whose Job is not there is reported."""
+    """A pod of a Job is grouped; the PodGroup goes after the pod; a pod whose Job is not there is reported.
+
+    The webhook of pods gets its authority, but the API server sends it pods of the scheduler `muster` only: the loop
+    groups these, which needs more rights.
+    """
     template = gpu_pod(WORK, "")
     spec = {"suspend": True, "template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}
     job = await cluster.create(JOBS, {"metadata": {"name": WORK, "namespace": SPACE}, "spec": spec})
@@ -378,6 +320,7 @@ async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     status = {"status": objects()[-1]["status"]}
     await client.patch(NODES, "", "rbac-a", status, subresource="status")
     yield client
+    await gone(client, JOBS, SPACE, WORK)
     for raw in (await client.list(PODS, SPACE)).items:
         await gone(client, PODS, SPACE, raw["metadata"]["name"])
     for gang in ("low", "high"):
@@ -392,34 +335,13 @@ async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     await client.close()
 
 
-@asynccontextmanager
-async def muster_run(folder: Path, settings: str, access: str) -> AsyncIterator[Path]:
-    """A process with nothing but a token; its log, which is whole when this is left."""
-    (folder / "config.yaml").write_text(settings, encoding="utf-8")
-    (folder / "kubeconfig").write_text(access, encoding="utf-8")
-    files = ["--config", str(folder / "config.yaml"), "--kubeconfig", str(folder / "kubeconfig")]
-    log = folder / "log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen([sys.executable, "-m", "muster.cli.main", "run", *files], stderr=stream)
-        try:
-            yield log
-        finally:
-            process.terminate()
-            try:
-                await asyncio.to_thread(process.wait, 30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-    assert process.returncode == 0, log.read_text(encoding="utf-8")[-2000:]
-
-
 async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, admin: Cluster, tmp_path: Path) -> None:
     """Every verb of the roles in one small scenario; no 403, no right left over, no secret in the log."""
     port = free_port()
     async with installed(admin, port):
         secret = await token(apiserver)
         access = kubeconfig(apiserver, secret)
-        async with muster_run(tmp_path, configuration(port), access) as log:
+        async with muster_run(tmp_path, configuration(port, SPACE), access) as log:
             await scenario(apiserver, admin)
             await workload(admin)
         account = connect(tmp_path / "kubeconfig")
