@@ -84,6 +84,14 @@ def training_job(kind: str, name: str, roles: dict[str, int], run_for: str = "")
     return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": name}, "spec": {field: specs}}
 
 
+def ray_cluster(name: str, hosts: int, replicas: int, minimum: int) -> Raw:
+    """A head and one group of workers, `gpu`."""
+    counts = {"replicas": replicas, "minReplicas": minimum, "maxReplicas": replicas, "numOfHosts": hosts}
+    workers = {"groupName": "gpu", "rayStartParams": {}, "template": template(), **counts}
+    spec = {"headGroupSpec": {"rayStartParams": {}, "template": template()}, "workerGroupSpecs": [workers]}
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": name}, "spec": spec}
+
+
 async def test_every_group_of_a_leader_worker_set_is_a_gang(site: WorkloadSite) -> None:
     """Six GPUs hold one group of four: the second waits whole until there is room for it."""
     await site.add_nodes(3, gpus=2)
@@ -183,3 +191,56 @@ async def test_a_pytorch_job_starts_master_and_workers_together_and_succeeds(sit
     await site.until_owner(owner, lambda raw: has_condition(raw, "Succeeded"))
     await site.remove(owner)
     await site.until_empty()
+
+
+async def test_a_ray_cluster_starts_with_its_minimum_and_grows(site: WorkloadSite) -> None:
+    """Two hosts a replica, one replica needed: the second replica comes whole once there is capacity for it."""
+    await site.add_nodes(1, gpus=4)
+    owner = await site.submit(ray_cluster("ray", hosts=2, replicas=2, minimum=1))
+    seen = await site.until(lambda seen: list(members(seen).values()) == [5] and sum(map(placed, seen.pods)) == 3)
+    await site.until(lambda seen: leaves(seen).get("headgroup") == 1 and sum(leaves(seen).values()) == 3)
+    await site.add_nodes(1, gpus=1)
+    seen = await site.until(lambda seen: all_ready(seen, 5))
+    assert leaves(seen) == {"headgroup": 1, "gpu-0": 2, "gpu-1": 2}
+    await site.until_owner(owner, lambda raw: raw.get("status", {}).get("state") == "ready")
+    await site.remove(owner)
+    await site.until_empty()
+
+
+async def test_the_cluster_of_a_ray_job_goes_with_it(site: WorkloadSite) -> None:
+    """The PodGroup belongs to the RayCluster that the operator makes."""
+    await site.add_nodes(1)
+    cluster = ray_cluster("ignored", hosts=1, replicas=2, minimum=2)["spec"]
+    spec = {"entrypoint": "python train.py", "submissionMode": "HTTPMode", "rayClusterSpec": cluster}
+    owner = await site.submit({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "tune"}, "spec": spec})
+    seen = await site.until(lambda seen: all_ready(seen, 3))
+    (name,) = members(seen)
+    assert seen.groups[name]["metadata"]["ownerReferences"][0]["kind"] == "RayCluster"
+    await site.remove(owner)
+    await site.until_empty()
+
+
+async def test_an_mpi_launcher_that_waits_for_its_workers_does_not_hold_them_up(site: WorkloadSite) -> None:
+    """Its Job is created once the workers are Ready; then it runs in their gang, by the real Job controller."""
+    await site.add_nodes(1)
+    launcher = {"replicas": 1, "template": template()}
+    worker = {"replicas": 2, "template": template()}
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": launcher, "Worker": worker},
+    }
+    manifest = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi"}, "spec": spec}
+    owner = await site.submit(manifest)
+    seen = await site.until(lambda seen: all_ready(seen, 3))
+    assert list(members(seen).values()) == [3]
+    await site.remove(owner)
+    await site.until_empty()
+
+
+async def test_the_jobs_of_a_job_set_in_order_wait_for_those_before(site: WorkloadSite) -> None:
+    """InOrder: the second Job is created when the first is ready, so one child of the gang must be enough."""
+    await site.add_nodes(1)
+    jobs = job_set("train", {"driver": (1, 1), "workers": (1, 2)}, startupPolicy={"startupPolicyOrder": "InOrder"})
+    await site.submit(jobs)
+    seen = await site.until(lambda seen: all_ready(seen, 3))
+    assert leaves(seen) == {"driver-replica-0": 1, "workers-replica-0": 2}
