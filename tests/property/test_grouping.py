@@ -150,7 +150,8 @@ KNOWN_FIELDS = (
     "replicas", "size", "leaderWorkerTemplate", "subGroupPolicy", "subGroupSize", "replicatedJobs", "name", "template",
     "spec", "parallelism", "completions", "pytorchReplicaSpecs", "mpiReplicaSpecs", "tfReplicaSpecs", "Worker",
     "Master", "runPolicy", "schedulingPolicy", "minAvailable", "elasticPolicy", "minReplicas", "workerGroupSpecs",
-    "groupName", "numOfHosts", "maxReplicas", "suspend", "metadata", "annotations", "dependsOn", "startupPolicy", "headGroupSpec",
+    "groupName", "numOfHosts", "maxReplicas", "suspend", "metadata", "annotations", "dependsOn", "startupPolicy",
+    "headGroupSpec",
 )  # fmt: skip
 SPECS: st.SearchStrategy[Any] = st.recursive(
     VALUES,
