@@ -8,7 +8,8 @@ import msgspec
 from muster.api.jsonpath import is_readable, parse_path
 from muster.api.meta import Wire
 from muster.grouping.custom_kinds import CustomKind, RolePaths
-from muster.validation.problem import Problem
+from muster.grouping.owner_reader import UNREAD_FIELDS
+from muster.validation.problem import Problem, listed
 
 _GROUP_VERSION = re.compile(r"([a-z0-9][-a-z0-9.]*/)?v[0-9]+((alpha|beta)[0-9]+)?")
 _KIND, _PLURAL = re.compile(r"[A-Z][A-Za-z0-9]*"), re.compile(r"[a-z][a-z0-9]*")
@@ -63,6 +64,9 @@ def _strings(part: Wire) -> Iterator[tuple[str, str]]:
 def _path(at: str, path: str, hint: str) -> Iterator[Problem]:
     if path and not is_readable(path):
         yield Problem(at, f"`{path[:80]}` is not a JSON path", hint=hint)
+    unread = sorted(UNREAD_FIELDS.intersection(name for _, name in parse_path(path)))
+    if unread:
+        yield Problem(at, f"`{unread[0]}` of objects is not read", hint=f"not read: {listed(UNREAD_FIELDS)}")
 
 
 def _roles(kind: CustomKind, at: str) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def _kept_name(request: GroupingRequest) -> str:
     pod = request.pod.metadata
     name = pod.annotations.get(names.POD_GROUP, "") if names.GROUPED_BY in pod.annotations else ""
     is_shared = name == owner_gang_name(request.owner)
-    return name if not is_shared and name.startswith(_stem(pod)) else ""
+    return name if not is_shared and name.startswith(f"{_stem(pod)}-") else ""
 
 
 def _stem(pod: ObjectMeta) -> str:

@@ -75,10 +75,11 @@ def _without(gang: GangTree, absent: frozenset[str]) -> GangTree:
     for group in gang.sub_groups:
         counts[group.parent][0] += 1
         counts[group.parent][1] += group.name in absent
+    needs = {"": gang.min_sub_group, **{group.name: group.min_sub_group for group in gang.sub_groups}}
     lowered = {
-        name: min(needed, total - missing)
+        name: min(needs[name] or total, total - missing)
         for name, (total, missing) in counts.items()
-        if 0 < missing < total and (needed := _needed(gang, name, total))
+        if 0 < missing < total
     }
     return replace(
         gang,
@@ -89,12 +90,6 @@ def _without(gang: GangTree, absent: frozenset[str]) -> GangTree:
         ),
         minimums=tuple(_lowered(minimum, lowered) for minimum in gang.minimums),
     )
-
-
-def _needed(gang: GangTree, name: str, total: int) -> int:
-    if not name:
-        return gang.min_sub_group or total
-    return next(group.min_sub_group or total for group in gang.sub_groups if group.name == name)
 
 
 def _lowered(minimum: Minimum, lowered: dict[str, int]) -> Minimum:

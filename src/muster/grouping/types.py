@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.api.meta import ObjectMeta, OwnerReference, Wire
-from muster.api.podgroup import PodGroup, SubGroup, TopologyConstraint
+from muster.api.podgroup import SubGroup, TopologyConstraint
 
 Raw = dict[str, Any]
 TRAIN, BUILD, INFERENCE = "train", "build", "inference"  # default PriorityClasses; used where they exist
@@ -95,16 +95,6 @@ class Ungrouped(Struct, frozen=True):
     reason: str
     message: str
     hint: str
-
-
-class Grouping(Struct, frozen=True):
-    """The PodGroup of a pod, and the leaf that the pod joins."""
-
-    rule: str  # the kind whose rule chose it
-    pod_group: PodGroup
-    leaf: str
-    minimums: tuple[Minimum, ...]
-    notes: tuple[Ungrouped, ...] = ()  # what to tell the user although the pod is grouped, such as an unreadable owner
 
 
 class GroupingRequest(Struct, frozen=True):

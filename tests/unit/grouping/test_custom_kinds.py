@@ -161,6 +161,7 @@ def test_roles_of_wrong_types_count_as_missing(roles: Any) -> None:
         ({"roleLabel": "role"}, "grouping.kinds[0].roleLabel: is not read without `roles`"),
         ({"roles": {"path": ".spec.r", "replicas": "[["}, "roleLabel": "r"}, "grouping.kinds[0].roles.replicas: `[[`"),
         ({"roles": {"path": ".spec.r"}, "roleLabel": "r", "replicas": ".spec.n"}, "is not read beside `roles`"),
+        ({"minimum": ".spec.volumes[0].size"}, "grouping.kinds[0].minimum: `volumes` of objects is not read"),
         ({"topology": {"required": "]"}}, "grouping.kinds[0].topology.required: `]` is not a JSON path"),
         ({"wrapper": True, "replicas": ".spec.n"}, "grouping.kinds[0].wrapper: paths of a wrapper are not read"),
         ({"replica": ".spec.n"}, "grouping.kinds[0].replica: is not a setting\n    hint: did you mean `replicas`?"),

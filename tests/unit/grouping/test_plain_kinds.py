@@ -116,6 +116,12 @@ def test_a_name_that_was_copied_from_another_pod_is_not_kept() -> None:
     )
 
 
+def test_a_name_that_only_begins_alike_is_not_kept() -> None:
+    """Pod `tw` was made from the YAML of pod `twin`."""
+    copied = {**MARKED, "pod-group-name": "pg-twin-uid-twin"}
+    assert grouped(pod("tw", annotations=copied)).metadata.name == "pg-tw-uid-tw"
+
+
 def test_the_shared_name_of_a_job_is_given_up_when_it_is_no_gang_any_more() -> None:
     marked = {**MARKED, "pod-group-name": "pg-sum-uid-sum"}
     assert grouped(pod("sum-7", annotations=marked, generate_name="sum-"), JOB).metadata.name == "pg-sum-7-uid-sum"

@@ -111,6 +111,14 @@ def test_the_submitter_of_a_ray_job_is_a_job_by_itself() -> None:
     assert grouped(pod("top-x"), submitter, top).metadata.name == "pg-top-x-uid-top"
 
 
+def test_what_cleans_up_after_a_cluster_starts_alone() -> None:
+    """Its pod looks like the head's; as a part of the gang it would wait for workers that are gone."""
+    job = owner("{apiVersion: batch/v1, kind: Job, metadata: {name: ray-redis-cleanup}}")
+    cleanup = pod("ray-x", {"ray.io/group": "headgroup", "ray.io/node-type": "redis-cleanup"})
+    group = grouped(cleanup, job, cluster(workers()))
+    assert (group.metadata.name, tree(group)) == ("pg-ray-x-uid-ray-x", "1")
+
+
 def test_the_label_of_ray_names_the_priority_class() -> None:
     top = owner("{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: top}}")
     named = labelled(top, **{"ray.io/priority-class-name": "high"})

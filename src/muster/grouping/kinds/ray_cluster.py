@@ -7,14 +7,15 @@ index its pods leaves open which replica a pod belongs to: the group is then one
 from collections.abc import Iterator
 
 from muster.grouping.fields import at, integer, items, number, text
-from muster.grouping.gangs import gang_of_tree, lacks_label, remembered_tree
+from muster.grouping.gangs import gang_of_tree, lacks_label, one_for_each_pod, remembered_tree
 from muster.grouping.topology import template_constraint
 from muster.grouping.tree import Part, Path, remember
 from muster.grouping.types import GangTree, GroupingRequest, Owner, Raw, Ungrouped
 
-GROUP = "ray.io/group"  # label
+GROUP, NODE_TYPE = "ray.io/group", "ray.io/node-type"  # labels
 REPLICA_INDEX = "ray.io/worker-group-replica-index"  # label
 HEAD = "headgroup"
+CLEANUP = "redis-cleanup"  # a node type: made like the head, by a Job that runs when the cluster is gone
 SPARE_REPLICAS = (
     16  # an autoscaler that removes replica 0 of 2 keeps replica 1: indexes may pass the number of replicas
 )
@@ -23,6 +24,8 @@ SPARE_REPLICAS = (
 def group(request: GroupingRequest) -> GangTree | Ungrouped:
     """`pg-<cluster>-<uid>`."""
     owner, labels = request.owner, request.pod.metadata.labels
+    if labels.get(NODE_TYPE) == CLEANUP:
+        return one_for_each_pod(request, request.pod.metadata.uid)
     name = labels.get(GROUP, "")
     if not name:
         return lacks_label(request.pod, GROUP, owner)
