@@ -81,12 +81,12 @@ async def test_pods_are_grouped_while_they_are_created(apiserver: ApiServer, clu
                 return names.POD_GROUP in await created(apiserver, new_pod())
 
             await until(is_trusted)
-            marks = await created(apiserver, new_pod(ownerReferences=[{**owner, "controller": True}]))
-            assert marks[names.GROUPED_BY]
+            joined = await created(apiserver, new_pod(ownerReferences=[{**owner, "controller": True}]))
+            assert joined[names.GROUPED_BY]
 
             async def has_group() -> bool:
                 groups = (await cluster.list(POD_GROUPS, SPACE)).items
-                return marks[names.POD_GROUP] in [raw["metadata"]["name"] for raw in groups]
+                return joined[names.POD_GROUP] in [raw["metadata"]["name"] for raw in groups]
 
             await until(has_group)
             before = await reviewed(settings)

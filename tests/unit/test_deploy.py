@@ -18,10 +18,11 @@ import yaml
 
 from muster import __version__, facade
 from muster.api import codec, names
+from muster.api.meta import ObjectMeta
 from muster.config import loading
 from muster.config import settings as config_settings
 from muster.grouping.table import RESOURCES
-from muster.grouping.types import BUILD, INFERENCE, TRAIN
+from muster.grouping.types import BUILD, INFERENCE, TRAIN, GangTree, GroupingRequest, Owner, WorkloadPod
 from muster.validation.crds import crds
 from muster.webhook import admission_review
 from muster.webhook.certificates.certificate_bundle import service_names
@@ -731,6 +732,21 @@ def test_nothing_is_read_that_is_not_listed() -> None:
     assert granted == CALLS | writes | {(*owner, verb, "") for owner in owners for verb in READS}
     read = loading.read(yaml.safe_dump(configuration(values(**{"config.grouping.owners": listed}))).encode(), "c")
     assert list(read.grouping.resources) == listed
+
+
+def test_the_kind_in_the_guide_is_accepted() -> None:
+    """As it stands there, by the reader that `muster run` uses, and with the PodGroup that the guide promises."""
+    guide = (DEPLOY.parent / "docs" / "guides" / "operations.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(grouping:.*?)```", guide, re.DOTALL)
+    read = loading.read(example.encode(), "the guide")
+    (rule,) = read.grouping.rules
+    roles = [{"name": "solver", "count": 8, "minAvailable": 6}, {"name": "viewer", "count": 1}]
+    owner = Owner("sim.example.com/v1", "Simulation", ObjectMeta(name="s", uid="u"), {"roles": roles})
+    pod = WorkloadPod(ObjectMeta(name="p", labels={"sim.example.com/role": "viewer"}))
+    gang = rule.rule(GroupingRequest(pod, owner, (owner,)))
+    assert isinstance(gang, GangTree)
+    assert gang.leaf == "viewer"
+    assert [(group.name, group.min_member) for group in gang.sub_groups] == [("solver", 6), ("viewer", 1)]
 
 
 @pytest.mark.parametrize(("api_version", "group"), [("sim.example.com/v1", "sim.example.com"), ("v1", "")])

@@ -88,7 +88,10 @@ def _unreadable(reference: OwnerReference, why: str, owners: list[Owner]) -> Ung
     kind = f"{reference.kind} ({reference.api_version})"
     grouped = f"the pod is grouped by {last}"
     if why == "Unlisted":
-        hint = "add its resource to `grouping.owners` (Helm: `grouping.owners`), or describe it in `grouping.kinds`"
+        hint = (
+            "add its resource to `grouping.owners` (Helm: `config.grouping.owners`), or, if muster does not know the "
+            "kind, describe it in `grouping.kinds`"
+        )
         return Ungrouped("OwnerNotListed", f"{_named(reference)} is not read, as {kind} is not listed: {grouped}", hint)
     if why == "Forbidden":
         hint = f"let muster get, list and watch {kind}: the chart does so for every kind in `grouping.owners`"
