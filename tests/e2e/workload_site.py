@@ -6,7 +6,7 @@ or PodGroups.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from os import getpid
@@ -26,7 +26,7 @@ from muster.kube.errors import ApiError
 from muster.scheduler.loop import Scheduler
 from muster.workloads.types import Controller
 from tests.e2e.site import HABITS, LONGEST_SECONDS, SETTINGS, Seen, ended, is_ready, until
-from tests.support.factories import node
+from tests.support.factories import NONE, node
 from tests.support.live.objects import placed
 
 DEFAULT_QUEUE = "default"
@@ -87,7 +87,7 @@ class WorkloadSite:
 
     # what a test does
 
-    async def add_nodes(self, number: int, gpus: int = 8, **labels: str) -> None:
+    async def add_nodes(self, number: int, gpus: int = 8, labels: Mapping[str, str] = NONE) -> None:
         """More nodes, with these labels."""
         allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", names.GPU: str(gpus)}
         for _ in range(number):
