@@ -300,8 +300,9 @@ class Webhook(Wire, frozen=True):
     group_pods: Annotated[
         bool,
         doc(
-            "Group pods while they are created (`/group`), so that each needs no write later. Needs the webhook for "
-            "pods in the MutatingWebhookConfiguration; a pod that is not grouped at admission is grouped afterwards."
+            "Group pods while they are created (`/group`), so that each needs no write later. Needs the "
+            "MutatingWebhookConfiguration `<configurationName>-pods`, which ignores failures: a pod that is not grouped "
+            "at admission is grouped afterwards."
         ),
     ] = False
     convert_older_dialects: Annotated[
