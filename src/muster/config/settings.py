@@ -301,8 +301,8 @@ class Webhook(Wire, frozen=True):
         bool,
         doc(
             "Group pods while they are created (`/group`), so that each needs no write later. Needs the "
-            "MutatingWebhookConfiguration `<configurationName>-pods`, which ignores failures: a pod that is not grouped "
-            "at admission is grouped afterwards."
+            "MutatingWebhookConfiguration `<configurationName>-pods`, which ignores failures: a pod that is not "
+            "grouped at admission is grouped afterwards."
         ),
     ] = False
     convert_older_dialects: Annotated[
