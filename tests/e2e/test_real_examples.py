@@ -6,22 +6,27 @@ them.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import muster
 from muster.api import codec, names
-from muster.api.resources import PODS, TOPOLOGIES
+from muster.api.decoding import decode
+from muster.api.podgroup import PodGroup, PodGroupSpec
+from muster.api.resources import POD_GROUPS, PODS, TOPOLOGIES, Resource
+from muster.grouping.manifests.group_objects import group_objects
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.workloads.expansion import expand
 from muster.workloads.operators.table import OPERATORS
 from muster.workloads.table import CONTROLLERS
-from tests.e2e.site import is_ready, until
-from tests.e2e.workload_site import WorkloadSite, described, fresh, group_of
+from tests.e2e.site import ended, is_ready
+from tests.e2e.workload_site import WorkloadSite, fresh, group_of, leaf_of
 from tests.support.apiserver.controller_manager import ControllerManager
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,25 +61,54 @@ async def _create_topology(cluster: Cluster) -> None:
         await cluster.create(TOPOLOGIES, topology)
 
 
-class PodHistory:
-    """All pods of a site since it opened, as each was last seen; some finish and are deleted."""
+class SiteHistory:
+    """All pods and PodGroups of a site since it opened, as each was last seen: some finish and are deleted."""
 
     def __init__(self, site: WorkloadSite) -> None:
         self.site = site
         self.pods: dict[str, Raw] = {}
+        self.groups: dict[str, Raw] = {}
         self.started: set[str] = set()
 
-    async def run(self) -> None:
-        async with self.site.cluster.watch(PODS, "0", self.site.name) as changes:
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["SiteHistory"]:
+        """While the block runs."""
+        watches = [asyncio.create_task(self._watch(*each)) for each in ((PODS, self.pods), (POD_GROUPS, self.groups))]
+        try:
+            yield self
+        finally:
+            await ended(watches)
+
+    async def _watch(self, resource: Resource, objects: dict[str, Raw]) -> None:
+        async with self.site.cluster.watch(resource, "0", self.site.name) as changes:
             async for change in changes:
                 if change.type in ("ADDED", "MODIFIED"):
-                    self._put(change.object)
+                    objects[change.object["metadata"]["name"]] = change.object
+                    self.started |= {name for name, pod in self.pods.items() if has_started(pod)}
 
-    def _put(self, pod: Raw) -> None:
-        uid = pod["metadata"]["uid"]
-        self.pods[uid] = pod
-        if is_ready(pod) or pod["status"]["phase"] == "Succeeded":
-            self.started.add(uid)
+    def trees(self) -> Counter[bytes]:
+        """What the PodGroups say, and how many pods each leaf has."""
+        return Counter(
+            encoded(decode(raw, PodGroup)[0].spec, Counter(leaf_of(pod) for pod in self._members(name)))
+            for name, raw in self.groups.items()
+        )
+
+    def _members(self, group: str) -> list[Raw]:
+        return [pod for pod in self.pods.values() if group_of(pod) == group]
+
+
+def has_started(pod: Raw) -> bool:
+    return is_ready(pod) or pod["status"]["phase"] == "Succeeded"
+
+
+def encoded(spec: PodGroupSpec, pods: Mapping[str, int]) -> bytes:
+    return msgspec.json.encode([spec, pods], order="sorted")
+
+
+def foretold_trees(manifest: Raw) -> Counter[bytes]:
+    """What `muster group` says of the manifest."""
+    gangs = group_objects(muster.objects([manifest])).gangs
+    return Counter(encoded(gang.pod_group.spec, gang.pods) for gang in gangs)
 
 
 def shape(pod: Raw) -> tuple[tuple[str, ...], ...]:
@@ -88,25 +122,16 @@ def shape(pod: Raw) -> tuple[tuple[str, ...], ...]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-async def test_an_example_gets_the_pods_that_muster_foretells(site: WorkloadSite, path: Path) -> None:
+async def test_an_example_gets_what_muster_foretells(site: WorkloadSite, path: Path) -> None:
+    """Pods by what their controllers write on them, PodGroups by their trees."""
     for rack in ("r1", "r2", "r3"):
         await site.add_nodes(2, labels={"topology/zone": "z1", "topology/block": "b1", "topology/rack": rack})
     (manifest,) = documents(path)
-    expected = [made.pod for made in expand([manifest])]
-    history = PodHistory(site)
-    watch = asyncio.create_task(history.run())
-    owner = await site.submit(manifest)
-
-    async def all_started() -> bool:
-        return len(history.started) == len(expected)
-
-    try:
-        await until(all_started)
-    except AssertionError:
-        raise AssertionError(described(await site.seen())) from None
-    finally:
-        watch.cancel()
-    assert Counter(map(shape, history.pods.values())) == Counter(map(shape, expected))
-    assert all(map(group_of, history.pods.values()))
+    pods = [made.pod for made in expand([manifest])]
+    async with SiteHistory(site).open() as history:
+        owner = await site.submit(manifest)
+        await site.until(lambda _: len(history.started) == len(pods))
+    assert Counter(map(shape, history.pods.values())) == Counter(map(shape, pods))
+    assert history.trees() == foretold_trees(manifest)
     await site.remove(owner)
     await site.until_empty()
