@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import Struct
 from tests.support.apiserver import envtest
@@ -31,7 +32,7 @@ from muster.controllers.grouper.grouping_observer import NoGroupingObserver
 from muster.controllers.grouper.grouping_writer import MANAGER
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.client.client import connect
-from muster.kube.cluster import Cluster, Raw
+from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
 from muster.workloads.operators.crds import operator_crds
@@ -65,7 +66,7 @@ class JoinTimes(NoGroupingObserver):
 # objects --------------------------------------------------------------------------------------------------------------
 
 
-def typed(resource: Resource, name: str, spec: Raw, owner: Raw | None = None, **meta: Raw) -> Raw:
+def typed(resource: Resource, name: str, spec: Raw, owner: Raw | None = None, **meta: Any) -> Raw:
     references = {"ownerReferences": [reference(owner)]} if owner else {}
     return {
         "apiVersion": resource.api_version,
@@ -212,7 +213,7 @@ async def apply_group(cluster: Cluster, name: str, pod: Raw) -> None:
     owner = {**reference(pod), "controller": False}
     leaves = [{"name": "leader", "minMember": 1}, {"name": "workers", "minMember": GANG - 1}]
     raw = typed(POD_GROUPS, name, {"queue": "default", "subGroups": leaves}, ownerReferences=[owner])
-    kind = "application/apply-patch+yaml"
+    kind: PatchType = "application/apply-patch+yaml"
     await cluster.patch(POD_GROUPS, NAMESPACE, name, raw, kind, field_manager=MANAGER)
 
 

@@ -32,6 +32,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # anno
 
 # on pods and PodGroups that muster grouped: the kind whose rule chose the PodGroup
 GROUPED_BY: Final = "muster.dev/grouped-by"  # annotation
+GROUPING: Final = "muster.dev/grouping"  # annotation, on PodGroups: a digest of what muster applied last
 
 # on PodGroups: the only memory of gangs that fall short (S2, S3) and of run times; RFC 3339
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"  # annotation

@@ -6,8 +6,10 @@ that manager's: server-side apply names such fields in its conflict, and the con
 
 import re
 from collections.abc import Collection, Iterator
+from hashlib import blake2b
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from muster.api import names
@@ -22,6 +24,12 @@ _MAPS_OF_TEXT = ("metadata.labels", "metadata.annotations")  # their keys stand 
 _STEP = re.compile(r'\.(?P<field>[^.\[]+)|\[name="(?P<name>[^"]*)"\]')
 
 
+def with_digest(desired: PodGroup) -> PodGroup:
+    """The PodGroup with an annotation that says what it is."""
+    annotations = {**desired.metadata.annotations, names.GROUPING: digest(desired)}
+    return replace(desired, metadata=replace(desired.metadata, annotations=annotations))
+
+
 def keep_existing(desired: PodGroup, existing: PodGroup | None) -> PodGroup:
     """The PodGroup with the queue, and the labels of queue and node pool, that the existing one has."""
     if existing is None:
@@ -33,6 +41,11 @@ def keep_existing(desired: PodGroup, existing: PodGroup | None) -> PodGroup:
         metadata=replace(desired.metadata, labels=labels),
         spec=replace(desired.spec, queue=existing.spec.queue),
     )
+
+
+def digest(desired: PodGroup) -> str:
+    """Says what is applied: a PodGroup that has it has nothing of ours to change, whatever others changed since."""
+    return blake2b(msgspec.json.encode(encode(desired), order="sorted"), digest_size=8).hexdigest()
 
 
 def configuration(desired: PodGroup, yielded: Collection[str] = ()) -> Raw:
@@ -51,32 +64,6 @@ def contested_fields(error: ApiError) -> frozenset[str]:
         for cause in causes or ()
         if isinstance(cause, dict) and cause.get("reason") == "FieldManagerConflict"
     )
-
-
-def contains(existing: PodGroup, config: Raw) -> bool:
-    """Whether a PodGroup has everything that a configuration sets, and no further SubGroups or owners."""
-    stored = encode(existing)
-    same_items = all(
-        len(_at(config, path) or ()) == len(_at(stored, path) or ())
-        for path in (("spec", "subGroups"), ("metadata", "ownerReferences"))
-    )
-    return same_items and all(
-        _is_part(value, stored.get(name)) for name, value in config.items() if name in ("metadata", "spec")
-    )
-
-
-def _is_part(value: Any, stored: Any) -> bool:
-    if isinstance(value, dict):
-        return isinstance(stored, dict) and all(_is_part(inner, stored.get(name)) for name, inner in value.items())
-    if isinstance(value, list):
-        return isinstance(stored, list) and len(value) == len(stored) and all(map(_is_part, value, stored))
-    return bool(value == stored)
-
-
-def _at(raw: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        raw = raw.get(name) if isinstance(raw, dict) else None
-    return raw
 
 
 def _steps(path: str) -> Iterator[str | tuple[str, str]]:

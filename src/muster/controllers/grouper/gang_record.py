@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
-from muster.controllers.grouper.apply_configuration import configuration, contains, keep_existing
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment
 from muster.kube.cluster import Raw
@@ -26,13 +25,12 @@ class GangRecord(Struct):
         """Whether nothing has to be written. `existing` is what the cache has, which may be behind our own write."""
         if existing is None:
             return self.applied == desired
-        version = existing.metadata.uid, existing.metadata.generation
-        if version[0] == self.version[0] and version[1] <= self.version[1]:
-            return self.applied == desired
-        if not contains(existing, configuration(keep_existing(desired, existing), self.yielded)):
-            return False
-        self.applied, self.version = desired, version
-        return True
+        meta = existing.metadata
+        if meta.annotations.get(names.GROUPING) == desired.metadata.annotations[names.GROUPING]:
+            self.applied = desired
+            return True
+        is_behind = meta.uid == self.version[0] and meta.generation <= self.version[1]
+        return is_behind and self.applied == desired
 
 
 class Mark(Struct, frozen=True):

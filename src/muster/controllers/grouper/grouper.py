@@ -16,7 +16,7 @@ from muster.api import names
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
 from muster.config.settings import PodGrouping
-from muster.controllers.grouper.apply_configuration import keep_existing
+from muster.controllers.grouper.apply_configuration import keep_existing, with_digest
 from muster.controllers.grouper.assigner import Assigner
 from muster.controllers.grouper.gang_record import GangRecord, has_mark, leaves_of, mark_of, representative
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
@@ -67,7 +67,7 @@ class Grouper:
         self._gangs: WorkQueue[str] = WorkQueue()
         self._records: dict[str, GangRecord] = {}
         self._term = self._leadership.term
-        self._versions: dict[str, tuple[str, int]] = {}  # of PodGroups: uid and generation
+        self._versions: dict[str, tuple[str, int, str]] = {}  # of PodGroups: uid, generation and digest
         self._classes: set[str] = set()
 
     @property
@@ -108,11 +108,13 @@ class Grouper:
         match event:
             case ObjectUpdated(object=raw):
                 meta = raw["metadata"]
-                gang, version = "/".join(identity(raw)), (meta.get("uid", ""), meta.get("generation", 0))
+                notes = meta.get("annotations") or {}
+                gang = "/".join(identity(raw))
+                version = meta.get("uid", ""), meta.get("generation", 0), notes.get(names.GROUPING, "")
                 if self._versions.get(gang) == version:
                     return
                 self._versions[gang] = version
-                is_ours = names.GROUPED_BY in (meta.get("annotations") or {})
+                is_ours = names.GROUPED_BY in notes
             case ObjectDeleted(object=raw):
                 gang, is_ours = "/".join(identity(raw)), False
                 self._versions.pop(gang, None)
@@ -215,7 +217,7 @@ class Grouper:
     def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
         """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
         try:
-            return build_pod_group(representative(active), frozenset(leaves_of(members)), self._classes)
+            return with_digest(build_pod_group(representative(active), frozenset(leaves_of(members)), self._classes))
         except Exception:
             log.exception("gang not grouped", gang=gang)
             self._observer.grouping_failed("InternalError")

@@ -4,7 +4,13 @@ from msgspec.structs import replace
 
 from muster.api.meta import ObjectMeta, OwnerReference
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
-from muster.controllers.grouper.apply_configuration import configuration, contains, contested_fields, keep_existing
+from muster.controllers.grouper.apply_configuration import (
+    configuration,
+    contested_fields,
+    digest,
+    keep_existing,
+    with_digest,
+)
 from muster.kube.errors import ApiError
 
 TREE = PodGroup(
@@ -79,21 +85,10 @@ def test_another_conflict_contests_no_field() -> None:
     assert contested_fields(ApiError(422, "Invalid", "no", {"causes": [{"field": ".spec.queue"}]})) == frozenset()
 
 
-def test_a_podgroup_contains_what_it_has_beside_fields_of_others() -> None:
-    status = replace(
-        TREE,
-        metadata=replace(TREE.metadata, uid="1", generation=4, annotations={"a": "b", "muster.dev/grouped-by": "Job"}),
-    )
-    assert contains(status, configuration(TREE))
-    assert contains(TREE, configuration(TREE, {".spec.queue"}))
-
-
-def test_a_podgroup_with_other_values_or_further_subgroups_does_not_contain_it() -> None:
-    more = (*TREE.spec.sub_groups, SubGroup("extra", min_member=1))
-    for spec in (
-        replace(TREE.spec, queue="other"),
-        replace(TREE.spec, sub_groups=more),
-        replace(TREE.spec, sub_groups=TREE.spec.sub_groups[::-1]),
-        replace(TREE.spec, sub_groups=()),
-    ):
-        assert not contains(replace(TREE, spec=spec), configuration(TREE))
+def test_the_digest_says_what_is_applied_and_nothing_else() -> None:
+    noted = with_digest(TREE)
+    assert noted.metadata.annotations["muster.dev/grouping"] == digest(TREE)
+    reordered = replace(TREE, metadata=replace(TREE.metadata, labels=dict(reversed(TREE.metadata.labels.items()))))
+    assert digest(reordered) == digest(TREE)
+    for spec in (replace(TREE.spec, queue="other"), replace(TREE.spec, sub_groups=TREE.spec.sub_groups[::-1])):
+        assert digest(replace(TREE, spec=spec)) != digest(TREE)
