@@ -13,9 +13,9 @@ def workers(name: str = "gpu", replicas: int | None = 2, least: int | None = Non
     return group | ({} if least is None else {"minReplicas": least}) | more
 
 
-def cluster(*groups: dict[str, Any], head: dict[str, Any] | None = None) -> Owner:
+def cluster(*groups: dict[str, Any], head: dict[str, Any] | None = None, **spec: Any) -> Owner:
     raw = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}}
-    return owner(raw, headGroupSpec={"template": head or {}}, workerGroupSpecs=list(groups))
+    return owner(raw, headGroupSpec={"template": head or {}}, workerGroupSpecs=list(groups), **spec)
 
 
 def member(group: str = "headgroup", replica: int | None = None, host: int = 0) -> WorkloadPod:
@@ -70,7 +70,9 @@ def test_replicas_of_several_hosts_come_whole_or_not_at_all() -> None:
 
 def test_a_replica_keeps_its_leaf_when_the_autoscaler_removes_one_before_it() -> None:
     """Indexes are not shifted: replica 2 of 2 may remain."""
-    workload = cluster(workers("tpu", 2, 1, numOfHosts=4, maxReplicas=8))
+    group = workers("tpu", 2, 1, numOfHosts=4, maxReplicas=8)
+    workload = cluster(group, enableInTreeAutoscaling=True)
+    assert ungrouped(member("tpu", 2), cluster(group)).reason == "NoSuchGroup"
     assert leaf(member("tpu", 2), workload) == "tpu-2"
     assert ungrouped(member("tpu", 8), workload).reason == "NoSuchGroup"
 

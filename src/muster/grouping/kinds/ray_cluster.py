@@ -48,10 +48,11 @@ def _groups(owner: Owner) -> list[Raw]:
 def _parts(owner: Owner) -> Iterator[Part]:
     head = template_constraint(at(owner.spec, "headGroupSpec.template") or {})
     yield Part(name=HEAD, need=1, source="one head a cluster", constraint=head)
-    yield from map(_workers, _groups(owner))
+    is_autoscaled = owner.spec.get("enableInTreeAutoscaling") is True
+    yield from (_workers(workers, is_autoscaled=is_autoscaled) for workers in _groups(owner))
 
 
-def _workers(workers: Raw) -> Part:
+def _workers(workers: Raw, *, is_autoscaled: bool) -> Part:
     name, hosts, desired = _name(workers), _hosts(workers), _desired(workers)
     minimum = integer(workers, "minReplicas")
     need = min(minimum or desired, desired)
@@ -61,7 +62,7 @@ def _workers(workers: Raw) -> Part:
         return Part(name=name, need=need, source=source, constraint=constraint)
     replicas = (
         Part(name=f"{name}-{index}", need=hosts, source=f"numOfHosts of worker group {name}")
-        for index in range(_slots(workers))
+        for index in range(_slots(workers, is_autoscaled=is_autoscaled))
     )
     return Part(name=name, parts=replicas, need=need, source=source, constraint=constraint, may_hold_pods=True)
 
@@ -82,6 +83,6 @@ def _desired(workers: Raw) -> int:
     return min(max(integer(workers, "replicas"), least), max(most, least))
 
 
-def _slots(workers: Raw) -> int:
+def _slots(workers: Raw, *, is_autoscaled: bool) -> int:
     desired = _desired(workers)
-    return max(desired, min(integer(workers, "maxReplicas"), desired + SPARE_REPLICAS))
+    return max(desired, min(integer(workers, "maxReplicas"), desired + SPARE_REPLICAS)) if is_autoscaled else desired
