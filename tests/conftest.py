@@ -4,7 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.support.apiserver.apiserver", "tests.support.apiserver.controller_manager")
+pytest_plugins = (
+    "tests.support.apiserver.apiserver",
+    "tests.support.apiserver.controller_manager",
+    "tests.support.apiserver.operator_webhook",
+)
 
 settings.register_profile(
     "ci", max_examples=1000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

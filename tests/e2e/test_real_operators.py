@@ -1,6 +1,7 @@
 """Workloads of other projects' operators on a real API server: real StatefulSets, Jobs and garbage below them.
 
-muster's controllers stand in for the operators and run through the same protocol as on the embedded cluster.
+muster's controllers stand in for the operators and run through the same protocol as on the embedded cluster; pods pass
+the operators' webhook.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from tests.support.live.objects import placed
 
 
 @pytest.fixture
-async def cluster(controller_manager: ControllerManager) -> AsyncIterator[Cluster]:
+async def cluster(controller_manager: ControllerManager, operator_webhook: None) -> AsyncIterator[Cluster]:
     client = connect(controller_manager.apiserver.kubeconfig)
     yield client
     await client.close()
@@ -101,6 +102,7 @@ async def test_every_group_of_a_leader_worker_set_is_a_gang(site: WorkloadSite) 
     await site.add_nodes(1, gpus=2)
     seen = await site.until(lambda seen: all_ready(seen, 8))
     assert leaves(seen) == {"leader": 2, "workers": 6}
+    assert "LabelMissing" not in {event["reason"] for event in seen.events}, "the webhook labels pods at admission"
     await site.until_owner(owner, lambda raw: raw["status"].get("readyReplicas") == 2)
     await site.remove(owner)
     await site.until_empty()
