@@ -17,7 +17,7 @@ from muster.grouping.table import KINDS
 from muster.grouping.types import Owner, Ungrouped, WorkloadPod
 from muster.validation.check import check, errors
 from tests.property.random_workloads import SMALL, WORKLOADS, Workload, job_sets, leader_worker_sets
-from tests.support.owned_pods import owner, pod
+from tests.support.owned_pods import labelled, owner, pod
 
 Gangs = dict[str, list[tuple[WorkloadPod, Assignment]]]
 
@@ -104,9 +104,10 @@ def test_grouping_is_deterministic_and_remembers_nothing_wrong(workload: Workloa
         assert assign(member, OwnerChain((top,))) == again == assign(member, OwnerChain((top,)))
 
 
-@given(WORKLOADS, st.data())
-def test_every_presence_of_pods_leaves_a_valid_podgroup(workload: Workload, data: st.DataObject) -> None:
-    for members in gangs(*workload).values():
+@given(WORKLOADS, st.sampled_from(("", "semi-preemptible")), st.data())
+def test_every_presence_of_pods_leaves_a_valid_podgroup(workload: Workload, word: str, data: st.DataObject) -> None:
+    top, pods = workload
+    for members in gangs(labelled(top, preemptibility=word), pods).values():
         names = sorted({part.name for part in members[0][1].gang.sub_groups})
         built(members[0][1], data.draw(st.sets(st.sampled_from(names)) if names else st.just(set())))
 

@@ -65,11 +65,13 @@ def build_pod_group(
 
     `present`: names of the gang's groups that have pods. `priority_classes`: those that exist.
     """
-    gang, request = settle(assignment.gang, present), assignment.request
+    request = assignment.request
+    preemptibility = _preemptibility(request)
+    gang = settle(assignment.gang, present, is_semi_preemptible=preemptibility == names.SEMI_PREEMPTIBLE)
     spec = PodGroupSpec(
         queue=_queue(request),
         priority_class_name=_priority_class(request, gang.priority_class, priority_classes),
-        preemptibility=_preemptibility(request),
+        preemptibility=preemptibility,
         min_member=gang.min_member,
         min_sub_group=gang.min_sub_group,
         topology_constraint=gang.constraint or constraint_of(request.owner.metadata.annotations),

@@ -2,9 +2,10 @@
 
 Rule 1: a late leaf without pods does not count: where all parts of a group are late and absent, the group above counts
 the others. Rule 2: a branch that has pods of its own is a leaf, as its pods do not say which part they belong to.
+Rule 3: of a semi-preemptible gang, absent groups are left out: its minimums must not rise (V5), but groups may be added.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from msgspec.structs import replace
@@ -15,11 +16,14 @@ from muster.grouping.types import GangTree, Minimum
 _EXISTING = "; those whose pods come later count once they exist"
 
 
-def settle(gang: GangTree, present: Collection[str]) -> GangTree:
+def settle(gang: GangTree, present: Collection[str], *, is_semi_preemptible: bool = False) -> GangTree:
     """The gang as it is needed now: `present` are the names of groups that have pods."""
     gang = _flatten(gang, present)
     absent = _absent(gang, present) if gang.late else frozenset()
-    return _without(gang, absent) if absent else gang
+    if not absent or all(group.name in absent for group in gang.sub_groups):
+        return gang
+    lowered = _lower(gang, absent)
+    return _leave_out(lowered, absent) if is_semi_preemptible else lowered
 
 
 def _flatten(gang: GangTree, present: Collection[str]) -> GangTree:
@@ -70,7 +74,25 @@ def _absent(gang: GangTree, present: Collection[str]) -> frozenset[str]:
     return frozenset(group.name for group in gang.sub_groups if group.name not in existing)
 
 
-def _without(gang: GangTree, absent: frozenset[str]) -> GangTree:
+def _leave_out(gang: GangTree, absent: frozenset[str]) -> GangTree:
+    """Without these groups; a minimum that is all of the others is left out as well."""
+    kept = [group for group in gang.sub_groups if group.name not in absent]
+    children = Counter(group.parent for group in kept)
+    return replace(
+        gang,
+        min_sub_group=_unless_all(gang.min_sub_group, children[""]),
+        sub_groups=tuple(
+            replace(group, min_sub_group=_unless_all(group.min_sub_group, children[group.name])) for group in kept
+        ),
+        minimums=tuple(minimum for minimum in gang.minimums if minimum.group not in absent),
+    )
+
+
+def _unless_all(need: int | None, children: int) -> int | None:
+    return None if need == children else need
+
+
+def _lower(gang: GangTree, absent: frozenset[str]) -> GangTree:
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # children in all, and absent ones
     for group in gang.sub_groups:
         counts[group.parent][0] += 1

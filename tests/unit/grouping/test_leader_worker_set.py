@@ -3,10 +3,12 @@
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.grouping.types import Owner, WorkloadPod
-from tests.support.owned_pods import annotated, grouped, leaf, minimums, owner, picture, pod, tree, ungrouped
+from muster.validation.check import check, errors
+from tests.support.owned_pods import annotated, grouped, labelled, leaf, minimums, owner, picture, pod, tree, ungrouped
 
 LWS = """
     apiVersion: leaderworkerset.x-k8s.io/v1
@@ -99,6 +101,20 @@ def test_a_leader_of_a_segment_may_start_before_the_workers_of_its_segment() -> 
             workers: 2
           segment-1: 2
     """)
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+def test_the_minimum_of_a_running_semi_preemptible_gang_never_rises(segment: int) -> None:
+    """V5 refuses that, and allows groups that are added: late ones are left out until they have pods."""
+    workload = labelled(lws(size=5, segment=segment, startup="LeaderReady"), preemptibility="semi-preemptible")
+    before, after = (
+        grouped(member(0), workload, present=names) for names in ({"leader"}, {"leader", "workers", "segment-1"})
+    )
+    assert "workers" not in tree(before)
+    assert "workers" in tree(after)
+    running = msgspec.to_builtins(before) | {"status": {"phase": "Running", "running": 1}}
+    assert errors(check(msgspec.to_builtins(after), running)) == ()
+    assert errors(check(running, msgspec.to_builtins(after))) == ()
 
 
 def test_with_the_default_startup_a_leader_never_starts_alone() -> None:
