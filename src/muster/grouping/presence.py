@@ -2,7 +2,7 @@
 
 Rule 1: a late leaf without pods does not count: where all parts of a group are late and absent, the group above counts
 the others. Rule 2: a branch that has pods of its own is a leaf, as its pods do not say which part they belong to.
-Rule 3: of a semi-preemptible gang, absent groups are left out: its minimums must not rise (V5), but groups may be added.
+Rule 3: of a semi-preemptible gang, absent groups are left out: minimums must not rise (V5), but groups may be added.
 """
 
 from collections import Counter, defaultdict
