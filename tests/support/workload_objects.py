@@ -123,7 +123,7 @@ class WorkloadObjects:
                 if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
                     del self.objects[resource, name]
             case Remove(resource=resource, name=name, uid=uid):
-                if (raw := self.objects.get((resource, name))) is not None and raw["metadata"]["uid"] == uid:
+                if self.objects.get((resource, name), {}).get("metadata", {}).get("uid") == uid:
                     self.delete(resource, name)
 
     def settle(self, *, runs: bool = True) -> None:

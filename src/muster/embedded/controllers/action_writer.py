@@ -80,12 +80,14 @@ class ActionWriter:
         self._cache.created(action.resource, raw)
 
     async def _remove(self, action: Remove) -> None:
+        key = (action.resource, action.namespace, action.name)
         try:
-            await self._cluster.delete(action.resource, action.namespace, action.name, uid=action.uid)
+            await self._cluster.delete(*key, uid=action.uid)
         except ApiError as error:
-            if error.status not in (404, 409):  # gone, or another object with this name: the watch will show it
+            if error.status != 404:
                 raise
-        self._cache.deletion_requested((action.resource, action.namespace, action.name), action.uid, self._timestamp())
+        else:
+            self._cache.deletion_requested(key, action.uid, self._timestamp())
 
 
 def batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:

@@ -190,7 +190,7 @@ class WorkloadControllers:
         try:
             self._cache.updated(key[0], await self._cluster.replace(key[0], {**current, "status": status}, "status"))
         except ApiError as error:
-            return error.status in (404, 409)  # gone or changed: the watch will show it
+            return error.status == 404
         return True
 
     async def _release(self, key: Key, raw: Raw) -> bool:

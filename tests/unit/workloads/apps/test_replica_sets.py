@@ -1,12 +1,14 @@
 """ReplicaSets have as many pods as they say."""
 
+from typing import Any
+
 from muster.api.resources import PODS, REPLICA_SETS
 from muster.workloads.apps.replica_sets import BURST
 from muster.workloads.types import Create
 from tests.support.workload_objects import WorkloadObjects, workload
 
 
-def replica_set(replicas: int, **spec: object) -> WorkloadObjects:
+def replica_set(replicas: int, **spec: Any) -> WorkloadObjects:
     objects = WorkloadObjects()
     objects.create(REPLICA_SETS, workload(REPLICA_SETS, replicas=replicas, **spec))
     return objects

@@ -123,7 +123,7 @@ def test_an_index_is_made_again_until_it_succeeds() -> None:
 def test_failures_wait_longer_and_longer() -> None:
     objects = submitted()
     for seconds in (10, 20, 40):
-        objects.finish(*running(objects), "Failed")
+        objects.finish(running(objects)[0], "Failed")
         objects.settle()
         assert running(objects) == []
         assert objects.reconcile(JOBS).again_after_seconds == seconds
@@ -136,7 +136,7 @@ def test_failures_wait_longer_and_longer() -> None:
 def test_a_job_fails_beyond_its_backoff_limit(limit: int) -> None:
     objects = submitted(backoffLimit=limit)
     for _ in range(limit + 1):
-        objects.finish(*running(objects), "Failed")
+        objects.finish(running(objects)[0], "Failed")
         objects.advance(3600)
         objects.settle()
     assert conditions(objects) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}

@@ -1,0 +1,261 @@
+"""The runtime of workload controllers: nothing doubled, nothing lost, nothing stuck."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from muster.api.resources import (
+    DEFINITIONS,
+    EVENTS,
+    JOBS,
+    LEADER_WORKER_SETS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource,
+)
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.controllers.action_writer import LARGEST_BATCH, batches
+from muster.embedded.controllers.workload_controller import WorkloadControllers, pruned
+from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.kube.cache import reflector
+from muster.kube.cluster import Change, Raw
+from muster.kube.errors import ApiError, Unanswered
+from muster.workloads.operators.crds import operator_crds
+from muster.workloads.table import CONTROLLERS
+from muster.workloads.types import Controller, Create, Reconciliation
+from tests.support.workload_objects import workload
+
+LONGEST_SECONDS = 20.0
+
+
+class WatchedWrites(MemoryCluster):
+    """Counts writes; may fail them, and may delay what watches show."""
+
+    def __init__(self, store: ClusterStore | None = None) -> None:
+        super().__init__(store)
+        self.writes: Counter[str] = Counter()
+        self.lag_seconds = 0.0
+        self.failures: Callable[[], ApiError | None] = lambda: None
+
+    async def create(self, resource: Resource, raw: Raw) -> Raw:
+        return await self._counted(f"create {resource.plural}", super().create, resource, raw)  # type: ignore[no-any-return]
+
+    async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
+        return await self._counted("replace", super().replace, resource, raw, subresource)  # type: ignore[no-any-return]
+
+    async def patch(self, *parts: Any, **options: Any) -> Raw:
+        return await self._counted("patch", super().patch, *parts, **options)  # type: ignore[no-any-return]
+
+    async def delete(self, *parts: Any, **options: Any) -> None:
+        await self._counted("delete", super().delete, *parts, **options)
+
+    async def _counted(self, verb: str, write: Callable[..., Any], *parts: Any, **options: Any) -> Any:
+        """A failure comes before the write, or, without an answer, after it."""
+        error = self.failures()
+        if error is not None and not isinstance(error, Unanswered):
+            raise error
+        self.writes[verb] += 1
+        result = await write(*parts, **options)
+        if error is not None:
+            raise error
+        return result
+
+    @asynccontextmanager
+    async def watch(self, *parts: Any, **options: Any) -> AsyncIterator[AsyncIterator[Change]]:
+        async with super().watch(*parts, **options) as changes:
+            yield self._late(changes)
+
+    async def _late(self, changes: AsyncIterator[Change]) -> AsyncIterator[Change]:
+        async for change in changes:
+            await asyncio.sleep(self.lag_seconds)
+            yield change
+
+
+@asynccontextmanager
+async def running(
+    cluster: MemoryCluster, controllers: Mapping[Resource, Controller] = CONTROLLERS, kubelets: bool = False
+) -> AsyncIterator[WorkloadControllers]:
+    runtime = WorkloadControllers(cluster, controllers)
+    loops = [runtime.run]
+    if kubelets:
+        own = MemoryCluster(cluster.store)
+        loops.append(Kubelets(own, timings=KubeletTimings(start_seconds=0.01, stop_seconds=0.01)).run)
+    tasks = [asyncio.create_task(loop()) for loop in loops]
+    try:
+        yield runtime
+        assert not any(task.done() for task in tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(test: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONGEST_SECONDS):
+        while not test():
+            await asyncio.sleep(0.01)
+
+
+def pods(cluster: MemoryCluster) -> list[Raw]:
+    return list(cluster.store.list(PODS).items)
+
+
+def status(cluster: MemoryCluster, resource: Resource, name: str = "w") -> Raw:
+    value: Raw = cluster.store.get(resource, "default", name).get("status", {})
+    return value
+
+
+def on_node(resource: Resource, name: str = "w", annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+    """A workload whose pods are bound from the start."""
+    raw = workload(resource, name, **spec)
+    raw["spec"]["template"]["spec"] |= {"nodeName": "n", "terminationGracePeriodSeconds": 0}
+    raw["spec"]["template"]["metadata"]["annotations"] = annotations or {}
+    if resource == JOBS:
+        del raw["spec"]["selector"]
+    return raw
+
+
+async def add_node(cluster: MemoryCluster) -> None:
+    await cluster.create(NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "9999"}}})
+
+
+async def test_a_watch_that_lags_doubles_no_pods() -> None:
+    cluster = WatchedWrites()
+    cluster.lag_seconds = 0.05
+    async with running(cluster):
+        await cluster.create(REPLICA_SETS, workload(REPLICA_SETS, replicas=10))
+        await until(lambda: len(pods(cluster)) == 10)
+        await cluster.patch(REPLICA_SETS, "default", "w", {"spec": {"replicas": 12}})
+        await until(lambda: len(pods(cluster)) == 12)
+        await asyncio.sleep(0.3)
+    assert cluster.writes["create pods"] == 12
+
+
+async def test_what_is_settled_is_not_written() -> None:
+    cluster = WatchedWrites()
+    await add_node(cluster)
+    async with running(cluster, kubelets=True) as runtime:
+        await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=3))
+        await until(lambda: status(cluster, REPLICA_SETS).get("readyReplicas") == 3)
+        await until(lambda: runtime.is_idle)
+        before = cluster.writes.copy()
+        await cluster.patch(REPLICA_SETS, "default", "w", {"metadata": {"labels": {"any": "change"}}})
+        await asyncio.sleep(0.2)
+    assert cluster.writes - before == Counter({"patch": 1})
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_failed_writes_are_retried_until_all_is_there(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals, and answers that are lost after the write: a pod too many is deleted again."""
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.01)
+    cluster, chance = WatchedWrites(), Random(seed)
+    errors = (
+        ApiError(500, "InternalError", "etcd"),
+        ApiError(429, "TooManyRequests", "slow down"),
+        ApiError(409, "Conflict", "changed"),
+        Unanswered(504, "no answer", sent=True),
+    )
+    await add_node(cluster)
+    async with running(cluster, kubelets=True):
+        await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=6))
+        await cluster.create(JOBS, on_node(JOBS, "j", {"muster.dev/run-for": "50ms"}, completions=4, parallelism=2))
+        cluster.failures = lambda: chance.choice(errors) if chance.random() < 0.3 else None
+        await asyncio.sleep(1.0)
+        cluster.failures = lambda: None
+        await until(
+            lambda: any(each["type"] == "Complete" for each in status(cluster, JOBS, "j").get("conditions", ()))
+        )
+        await until(lambda: status(cluster, REPLICA_SETS).get("readyReplicas") == 6)
+        await until(lambda: len([pod for pod in pods(cluster) if "job-name" not in pod["metadata"]["labels"]]) == 6)
+    assert status(cluster, JOBS, "j")["succeeded"] >= 4  # a pod that was doubled by a lost answer may succeed as well
+
+
+async def test_a_controller_that_fails_says_so_and_the_others_go_on() -> None:
+    def broken(*_: Any) -> Reconciliation:
+        raise KeyError("spec")
+
+    cluster = MemoryCluster()
+    async with running(cluster, {**CONTROLLERS, JOBS: Controller(JOBS, broken, (PODS,))}):
+        await cluster.create(JOBS, workload(JOBS, "bad"))
+        await cluster.create(REPLICA_SETS, workload(REPLICA_SETS, replicas=1))
+        await until(lambda: len(pods(cluster)) == 1 and bool(cluster.store.list(EVENTS).items))
+    (event,) = cluster.store.list(EVENTS).items
+    assert (event["involvedObject"]["name"], event["reason"]) == ("bad", "FailedReconcile")
+
+
+async def test_a_kind_is_reconciled_as_soon_as_its_crd_is_there() -> None:
+    cluster = MemoryCluster()
+    async with running(cluster):
+        await cluster.create(REPLICA_SETS, workload(REPLICA_SETS, replicas=1))
+        await until(lambda: len(pods(cluster)) == 1)
+        await asyncio.sleep(1.0)  # its reflector waits longer by now
+        (definition,) = [raw for raw in operator_crds() if raw["spec"]["names"]["kind"] == LEADER_WORKER_SETS.kind]
+        await cluster.create(DEFINITIONS, definition)
+        template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+        spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+        await cluster.create(LEADER_WORKER_SETS, {"metadata": {"name": "lws"}, "spec": spec})
+        async with asyncio.timeout(2.0):
+            await until(lambda: len(pods(cluster)) > 1)
+
+
+async def test_pods_of_a_deleted_job_are_freed() -> None:
+    """Also those whose Job was deleted while no controller ran."""
+    cluster = MemoryCluster()
+    for name in ("a", "b"):
+        await cluster.create(JOBS, workload(JOBS, name, selector=None))
+    async with running(cluster):
+        await until(lambda: len(pods(cluster)) == 2)
+        await cluster.delete(JOBS, "default", "a")
+        await until(lambda: len(pods(cluster)) == 1)
+    await cluster.delete(JOBS, "default", "b")
+    assert len(pods(cluster)) == 1
+    async with running(cluster):
+        await until(lambda: not pods(cluster))
+
+
+async def test_a_name_that_belongs_to_another_is_said_and_retried() -> None:
+    cluster = MemoryCluster()
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    await cluster.create(PODS, {"metadata": {"name": "w-0"}, "spec": spec})
+    async with running(cluster):
+        await cluster.create(STATEFUL_SETS, workload(STATEFUL_SETS, replicas=1))
+        await until(lambda: bool(cluster.store.list(EVENTS).items))
+        (event,) = cluster.store.list(EVENTS).items
+        assert "already exists" in event["message"]
+        await cluster.delete(PODS, "default", "w-0")
+        await until(lambda: any("ownerReferences" in pod["metadata"] for pod in pods(cluster)))
+
+
+async def test_many_children_are_reconciled_together() -> None:
+    """Each change of 1,500 pods costs no look at all of them."""
+    looks: Counter[int] = Counter()
+    own = CONTROLLERS[REPLICA_SETS]
+
+    def counted(*parts: Any) -> Reconciliation:
+        looks[1] += 1
+        return own.reconcile(*parts)
+
+    cluster = MemoryCluster()
+    await add_node(cluster)
+    async with running(cluster, {REPLICA_SETS: Controller(REPLICA_SETS, counted, (PODS,))}, kubelets=True):
+        await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=1500))
+        await until(lambda: status(cluster, REPLICA_SETS).get("readyReplicas") == 1500)
+    assert looks[1] < 60
+
+
+def test_batches_start_small_and_double() -> None:
+    actions = [Create(PODS, {}) for _ in range(200)]
+    assert [len(batch) for batch in batches(actions)] == [1, 2, 4, 8, 16, 32, LARGEST_BATCH, LARGEST_BATCH, 9]
+
+
+def test_a_status_is_equal_whatever_the_api_server_leaves_out() -> None:
+    assert pruned({"replicas": 0, "conditions": [], "nested": {"count": 0}, "ready": 1}) == {"ready": 1}
