@@ -144,8 +144,10 @@ class ClusterStore(ObjectReader):
         metadata = scale.scale_metadata(new_scale)
         old = self._stored(kind, namespace or metadata.get("namespace") or "", metadata.get("name") or "")
         self._strategy.check_preconditions(kind, old, metadata)
-        new, manager = scale.with_scale(old.copy(), new_scale), self._updater(field_manager, "scale")
-        return scale.scale_of(self._update(kind, old, new, "", manager, dry_run, drop_unknown_fields))
+        new = scale.with_scale(old.copy(), new_scale, kind.scale_paths)
+        manager = self._updater(field_manager, "scale")
+        updated = self._update(kind, old, new, "", manager, dry_run, drop_unknown_fields)
+        return scale.scale_of(updated, kind.scale_paths)
 
     def _update(
         self,
@@ -197,7 +199,7 @@ class ClusterStore(ObjectReader):
             )
         old = self._stored(kind, namespace, name)
         served = self._kind_registry.from_storage(kind)(old.copy())
-        base = scale.scale_of(served) if subresource == "scale" else served
+        base = scale.scale_of(served, kind.scale_paths) if subresource == "scale" else served
         patched = apply_patch(base, document, patch_type, is_custom=kind.is_custom)
         if subresource == "scale":
             return self._replace_scale(kind, patched, namespace, dry_run, field_manager)

@@ -109,7 +109,7 @@ class ObjectReader:
         kind = self._kind_of(resource, subresource)
         self._past_version(version)
         raw = self._kind_registry.from_storage(kind)(self._stored(kind, namespace, name).copy())
-        return scale.scale_of(raw) if subresource == "scale" else raw
+        return scale.scale_of(raw, kind.scale_paths) if subresource == "scale" else raw
 
     def watch(
         self,

@@ -36,6 +36,14 @@ from muster.api.resources import (
 from muster.kube.cluster import Raw
 
 
+class ScalePaths(Struct, frozen=True):
+    """Where a kind keeps what its scale subresource shows; paths of fields without the leading dot."""
+
+    replicas: str = "spec.replicas"
+    status_replicas: str = "status.replicas"
+    selector: str = ""  # of a text; empty: `spec.selector` is a label selector
+
+
 class Kind(Struct, frozen=True, eq=False):
     """One served kind, as discovery lists it."""
 
@@ -47,6 +55,7 @@ class Kind(Struct, frozen=True, eq=False):
     has_generation: bool = False  # whether `metadata.generation` counts changes of the spec
     schema: Raw | None = None  # the OpenAPI v3 schema of a custom kind; None: a built-in kind
     printer_columns: tuple[Raw, ...] = ()  # additionalPrinterColumns of a custom kind
+    scale_paths: ScalePaths = ScalePaths()
 
     @property
     def is_custom(self) -> bool:
@@ -115,7 +124,13 @@ def _kind_of_version(spec: Raw, version: Raw) -> Kind:
         has_generation=True,
         schema=version.get("schema", {}).get("openAPIV3Schema", {}),
         printer_columns=tuple(version.get("additionalPrinterColumns", ())),
+        scale_paths=_scale_paths(version.get("subresources", {}).get("scale") or {}),
     )
+
+
+def _scale_paths(scale: Raw) -> ScalePaths:
+    names = {"replicas": "specReplicasPath", "status_replicas": "statusReplicasPath", "selector": "labelSelectorPath"}
+    return ScalePaths(**{field: scale[name].removeprefix(".") for field, name in names.items() if scale.get(name)})
 
 
 def by_resource(kinds: Iterable[Kind]) -> dict[tuple[str, str, str], Kind]:

@@ -40,7 +40,7 @@ def complete_pod(pod: Raw) -> Raw:
 
 def missing_labels(pod: Raw) -> dict[str, str]:
     """Labels that the webhook would have added; empty: it has."""
-    labels = texts(pod, "metadata.labels")
+    labels = pod["metadata"].get("labels") or {}
     if GROUP_INDEX in labels and WORKER_INDEX in labels:
         return {}
     completed = texts(complete_pod(pod), "metadata.labels")

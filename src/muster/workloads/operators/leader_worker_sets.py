@@ -234,11 +234,10 @@ def _restarts_group(lws: Raw) -> bool:
 
 def _has_lost_pods(group: LeaderGroup) -> bool:
     """Whether a container of the group restarted, or a worker is being deleted."""
+    lost = [pod for pod in group.workers if pod["metadata"].get("deletionTimestamp") or has_restarted(pod)]
     revision = texts(group.leader, "metadata.labels").get(pods.REVISION)
-    return has_restarted(group.leader) or any(
-        (is_terminating(pod) or has_restarted(pod)) and texts(pod, "metadata.labels").get(pods.REVISION) == revision
-        for pod in group.workers
-    )
+    is_current = (texts(pod, "metadata.labels").get(pods.REVISION) == revision for pod in lost)
+    return any(is_current) or has_restarted(group.leader)
 
 
 def _may_have_workers(lws: Raw, leader: Raw) -> bool:
