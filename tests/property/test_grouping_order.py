@@ -38,11 +38,17 @@ def creates(resource: Resource, name: str, spec: Raw | None = None, owner: Raw |
 
 
 def updates(resource: Resource, name: str, patch: Raw) -> Step:
-    return lambda world: world.update(resource, name, patch) and None
+    def step(world: GroupingWorld) -> None:
+        world.update(resource, name, patch)
+
+    return step
 
 
 def deletes(resource: Resource, name: str) -> Step:
-    return lambda world: world.store.delete(resource, "default", name, grace_seconds=0) and None
+    def step(world: GroupingWorld) -> None:
+        world.store.delete(resource, "default", name, grace_seconds=0)
+
+    return step
 
 
 def uid_of(resource: Resource, name: str) -> str:

@@ -12,9 +12,10 @@ from msgspec.structs import FieldInfo
 from muster.api.decoding import decode
 from muster.api.meta import Wire
 from muster.api.reader import parse_documents
-from muster.config.settings import LABEL, NAME, Certificates, Config, item_struct_of, schema_of, struct_of
+from muster.config.settings import LABEL, NAME, Certificates, Config, PodGrouping, item_struct_of, schema_of, struct_of
 from muster.errors import InputError
 from muster.grouping.custom_kind_problems import custom_kind_problems
+from muster.grouping.table import RESOURCES
 from muster.reporting.problems import lines
 from muster.reporting.text import plain
 from muster.validation.problem import Problem, listed
@@ -132,12 +133,21 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             f"{election.progress_seconds}",
             hint="else kubelet restarts a leader before it can give up the lease",
         )
-    for resource in config.grouping.owners:
-        yield from _value("grouping.owners", resource, NAME)
+    yield from _owner_problems(config.grouping)
     yield from custom_kind_problems(config.grouping.kinds, "grouping.kinds")
     yield from _certificate_problems(config.webhook.certificates)
     if config.webhook.enabled and config.webhook.port == config.observability.port:
         yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
+
+
+def _owner_problems(grouping: PodGrouping) -> Iterator[Problem]:
+    """Resources that muster could not read: it does not know their kinds."""
+    described = {f"{kind.resource}.{kind.group}".rstrip(".") for kind in grouping.kinds}
+    for resource in grouping.owners:
+        if resource not in RESOURCES and resource not in described:
+            close = get_close_matches(resource[:80], RESOURCES, n=1, cutoff=0.6)
+            hint = f"did you mean `{close[0]}`?" if close else "describe its kind in `grouping.kinds`"
+            yield Problem("grouping.owners", f"`{resource[:80]}` belongs to no kind that muster knows", hint=hint)
 
 
 def _certificate_problems(certificates: Certificates) -> Iterator[Problem]:

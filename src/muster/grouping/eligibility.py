@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from muster.api import names
+from muster.api.meta import ObjectMeta
 from muster.grouping.types import WorkloadPod
 
 
@@ -13,12 +14,17 @@ def is_grouped(pod: WorkloadPod, schedulers: Collection[str], *, is_from_file: b
     to, keeps the group it has and gets no new one.
     """
     is_ours = pod.spec.scheduler_name in schedulers or (is_from_file and not pod.spec.scheduler_name)
-    return is_ours and not is_skipped(pod) and not has_foreign_group(pod) and (has_our_group(pod) or not _is_over(pod))
+    return (
+        is_ours
+        and not is_skipped(pod.metadata)
+        and not has_foreign_group(pod)
+        and (has_our_group(pod) or not _is_over(pod))
+    )
 
 
-def is_skipped(pod: WorkloadPod) -> bool:
-    """Whether a user said that the grouper leaves the pod alone; any value says so."""
-    return names.SKIP_GROUPING in pod.metadata.annotations or names.SKIP_GROUPING in pod.metadata.labels
+def is_skipped(metadata: ObjectMeta) -> bool:
+    """Whether a user said that the grouper leaves a pod, or the pods of an owner, alone; any value says so."""
+    return names.SKIP_GROUPING in metadata.annotations or names.SKIP_GROUPING in metadata.labels
 
 
 def has_foreign_group(pod: WorkloadPod) -> bool:

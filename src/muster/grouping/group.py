@@ -9,6 +9,7 @@ from muster.api import names
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup, PodGroupSpec
 from muster.api.resources import PODS
+from muster.grouping.eligibility import is_skipped
 from muster.grouping.owners import OwnerChain
 from muster.grouping.presence import settle
 from muster.grouping.table import KINDS, UNKNOWN, KindRule
@@ -51,6 +52,8 @@ class Assignment(Struct, frozen=True):
 
 def assign(pod: WorkloadPod, chain: OwnerChain, kinds: Collection[KindRule] = ()) -> Assignment | Ungrouped:
     """Which PodGroup and leaf a pod joins; depends on the pod and its owners alone. `kinds`: a user's own."""
+    if (skipping := next(filter(is_skipped, (owner.metadata for owner in chain.owners)), None)) is not None:
+        return _skipped(skipping)
     own = {(kind.group, kind.kind): kind for kind in kinds}
     request = _request(pod, chain.owners, own)
     kind = _kind_of(request.owner, own)
@@ -78,6 +81,14 @@ def build_pod_group(
         sub_groups=gang.sub_groups,
     )
     return PodGroup(_metadata(assignment, gang), spec)
+
+
+def _skipped(owner: ObjectMeta) -> Ungrouped:
+    return Ungrouped(
+        "SkippedByOwner",
+        f"owner `{owner.name}` says `{names.SKIP_GROUPING}`, and the pod names no PodGroup",
+        f"name a PodGroup in the annotation `{names.POD_GROUP}` of its pods, or remove `{names.SKIP_GROUPING}`",
+    )
 
 
 # which rule ----------------------------------------------------------------------------------------------------------

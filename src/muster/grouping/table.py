@@ -54,6 +54,8 @@ _TABLE = (
     KindRule("apps", "Deployment", "deployments", deployment.group),
     KindRule("apps", "ReplicaSet", "replicasets"),
     KindRule("apps", "StatefulSet", "statefulsets"),
+    KindRule("apps", "DaemonSet", "daemonsets"),
+    KindRule("", "ReplicationController", "replicationcontrollers"),
     KindRule("batch", "Job", "jobs", job.group),
     KindRule("batch", "CronJob", "cronjobs", cron_job.group),
     # gangs

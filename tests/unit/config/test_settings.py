@@ -89,7 +89,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
         (
             "token: abc",
-            "hint: known: consolidation, disturbance, grouping, leaderElection, log, observability, scheduling, webhook",
+            "known: consolidation, disturbance, grouping, leaderElection, log, observability, scheduling, webhook",
         ),
         ("a: 1\n---\nb: 2", "holds 2 documents"),
         ("[1]", "expected an object, got a list"),
@@ -154,3 +154,27 @@ def test_schedulers_are_named_in_a_list() -> None:
     assert refused("scheduling: {schedulerName: mine}").endswith(
         "scheduling.schedulerName: is not a setting\n    hint: it is a list now: `schedulerNames: [muster]`"
     )
+
+
+@pytest.mark.parametrize(
+    ("resource", "hint"),
+    [
+        ("job.batch", "did you mean `jobs.batch`?"),
+        ("widgets.example.com", "describe its kind in `grouping.kinds`"),
+    ],
+)
+def test_an_owner_of_no_known_kind_is_refused(tmp_path: Path, resource: str, hint: str) -> None:
+    """It would be listed, and yet never be read."""
+    path = tmp_path / "config.yaml"
+    path.write_text(f"grouping:\n  owners: [{resource}]\n")
+    with pytest.raises(InputError) as refused:
+        load(path)
+    assert f"grouping.owners: `{resource}` belongs to no kind that muster knows" in str(refused.value)
+    assert hint in str(refused.value)
+
+
+def test_a_kind_of_ones_own_may_be_listed(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    kind = "{apiVersion: example.com/v1, kind: Widget, resource: widgets}"
+    path.write_text(f"grouping:\n  owners: [widgets.example.com, jobs.batch]\n  kinds: [{kind}]\n")
+    assert load(path).grouping.resources == ("widgets.example.com", "jobs.batch")

@@ -180,7 +180,7 @@ def test_a_kind_that_is_described_twice_is_said() -> None:
 
 
 def test_a_resource_that_is_none_is_said() -> None:
-    with pytest.raises(InputError, match=r"grouping.owners: `Jobs` is not a name"):
+    with pytest.raises(InputError, match=r"grouping.owners: `Jobs` belongs to no kind that muster knows"):
         read(b"grouping: {owners: [Jobs]}", "muster.yaml")
 
 

@@ -5,8 +5,11 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from muster.api.meta import ObjectMeta
 from muster.grouping.eligibility import is_grouped
-from muster.grouping.types import WorkloadPod
+from muster.grouping.group import assign
+from muster.grouping.owners import OwnerChain
+from muster.grouping.types import Owner, Ungrouped, WorkloadPod
 from tests.support.owned_pods import pod
 
 OURS = ("muster", "kai-scheduler")
@@ -52,3 +55,13 @@ def test_a_pod_that_ended_gets_no_new_podgroup_and_keeps_the_one_it_has() -> Non
         assert not is_grouped(over, OURS)
     for over in (pod(phase="Succeeded", annotations=MARKED), terminating(pod(annotations=MARKED))):
         assert is_grouped(over, OURS)
+
+
+@pytest.mark.parametrize("place", ["annotations", "labels"])
+def test_an_owner_that_says_skip_leaves_its_pods_alone_and_they_say_so(place: str) -> None:
+    """A pod that nothing groups and that names no PodGroup would wait in silence (N4)."""
+    metadata = replace(ObjectMeta(name="train", uid="u"), **{place: {"kai.scheduler/skip-podgrouper": "true"}})
+    job = Owner("batch/v1", "Job", metadata)
+    result = assign(WorkloadPod(ObjectMeta(name="train-0", namespace="d", uid="p")), OwnerChain((job,)))
+    assert isinstance(result, Ungrouped)
+    assert (result.reason, "pod-group-name" in result.hint) == ("SkippedByOwner", True)
