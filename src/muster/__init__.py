@@ -10,7 +10,21 @@ Names are imported when they are first used, so that `import muster` costs nothi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.facade import Objects, Plan, Policy, Problem, WhatIf, explain, load, objects, plan, validate, what_if
+    from muster.facade import (
+        Objects,
+        Plan,
+        Policy,
+        Problem,
+        WhatIf,
+        WorkloadGroups,
+        explain,
+        group,
+        load,
+        objects,
+        plan,
+        validate,
+        what_if,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,7 +33,9 @@ __all__ = [
     "Policy",
     "Problem",
     "WhatIf",
+    "WorkloadGroups",
     "explain",
+    "group",
     "load",
     "objects",
     "plan",

@@ -15,12 +15,16 @@ from msgspec import Struct
 from muster.api import codec
 from muster.api.objects import Objects
 from muster.errors import InputError, Refused
+from muster.grouping.manifests.group_objects import group_objects
+from muster.grouping.manifests.settings import GroupingSettings
+from muster.grouping.manifests.types import GroupedObjects, PlannedGang, UngroupedPods
 from muster.kube.manifest_files import MOST_MIB, sources
 from muster.model.snapshot import Snapshot, take
 from muster.planning import cycle, decision
 from muster.planning.policy import Policy
+from muster.planning.supposed_workloads import suppose_workloads
 from muster.planning.whatif import Hypothesis, HypotheticalObjects, apply_hypothesis
-from muster.reporting import plan_diff, plans, text, whatif
+from muster.reporting import grouping, plan_diff, plans, text, whatif
 from muster.validation.check import check
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
@@ -35,7 +39,9 @@ __all__ = [
     "Policy",
     "Problem",
     "WhatIf",
+    "WorkloadGroups",
     "explain",
+    "group",
     "load",
     "objects",
     "plan",
@@ -49,6 +55,7 @@ class Plan(Struct, frozen=True, eq=False):
 
     decided: decision.CyclePlan
     snapshot: Snapshot
+    grouped: GroupedObjects  # with the PodGroups and future pods of workloads
 
     @property
     def bindings(self) -> tuple[decision.Binding, ...]:
@@ -80,6 +87,7 @@ class WhatIf(Struct, frozen=True, eq=False):
     supposed: HypotheticalObjects
     before: Plan
     after: Plan
+    grouped: GroupedObjects  # the workloads with those that were added
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -108,6 +116,34 @@ class WhatIf(Struct, frozen=True, eq=False):
         return text.plain(self.lines())
 
 
+class WorkloadGroups(Struct, frozen=True, eq=False):
+    """The PodGroups that workloads get. Printed, they are what `muster group` shows."""
+
+    grouped: GroupedObjects
+
+    @property
+    def objects(self) -> Objects:
+        """The objects with these PodGroups, and with the pods that do not exist yet."""
+        return self.grouped.objects
+
+    @property
+    def pod_groups(self) -> tuple[PlannedGang, ...]:
+        """Each with its rule, its workload, and where its minimums come from."""
+        return self.grouped.gangs
+
+    @property
+    def ungrouped(self) -> tuple[UngroupedPods, ...]:
+        """Pods that get none, with the reason."""
+        return self.grouped.ungrouped
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `group -o json` prints, without `apiVersion` and `kind`."""
+        return grouping.data(self.grouped)
+
+    def __str__(self) -> str:
+        return text.plain(grouping.lines(self.grouped))
+
+
 def load(*paths: str | os.PathLike[str], max_file_mib: int = MOST_MIB) -> Objects:
     """Objects from files, folders, or `-`; InputError names file, document and path."""
     for path in paths:
@@ -134,12 +170,26 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
     return codec.objects(unfolded)
 
 
+def group(given: Objects | str | os.PathLike[str], policy: Policy | None = None) -> WorkloadGroups:
+    """The PodGroups that the workloads among these objects, or in a file or folder, get."""
+    objects_ = given if isinstance(given, Objects) else load(given)
+    return WorkloadGroups(group_objects(objects_, _settings(_policy("group", policy))))
+
+
+def _settings(policy: Policy) -> GroupingSettings:
+    return GroupingSettings(schedulers=policy.scheduler_names)
+
+
 def plan(given: Objects, policy: Policy | None = None, now: datetime | None = None) -> Plan:
-    """One scheduling cycle on these objects, at `now` or at the present time; it changes nothing."""
+    """One scheduling cycle on these objects, at `now` or at the present time; it changes nothing.
+
+    Workloads among them count with the PodGroups and pods that they will have.
+    """
     _must_be_objects("plan", given)
     moment, chosen = _moment("plan", now), _policy("plan", policy)
-    snapshot = take(given, moment, chosen.scheduler_names)
-    return Plan(cycle.plan(snapshot, chosen), snapshot)
+    grouped = group_objects(given, _settings(chosen))
+    snapshot = take(grouped.objects, moment, chosen.scheduler_names)
+    return Plan(cycle.plan(snapshot, chosen), snapshot, grouped)
 
 
 def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:
@@ -168,11 +218,16 @@ def what_if(
     _must_be("what_if", set, Mapping | None, "`set` as a dict", SET_LIKE)
     for path in set or ():
         _must_be("what_if", path, str, "paths in `set`", SET_LIKE)
-    changes = Hypothesis(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
-    supposed = apply_hypothesis(given, changes, _policy("what_if", policy).scheduler_names)
+    chosen = _policy("what_if", policy)
+    supposition = suppose_workloads(given, with_, _settings(chosen))
+    changes = Hypothesis(
+        supposition.added, _each("without", without), tuple((set or {}).items()), _each("drain", drain)
+    )
+    supposed = apply_hypothesis(supposition.base, changes, chosen.scheduler_names)
     if refused := whatif.refusal(supposed.checked):
         raise Refused(refused)
-    return WhatIf(supposed, plan(given, policy, now), plan(supposed.objects, policy, now))
+    before, after = plan(supposition.before, policy, now), plan(supposed.objects, policy, now)
+    return WhatIf(supposed, before, after, supposition.grouped)
 
 
 def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:

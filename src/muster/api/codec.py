@@ -108,9 +108,9 @@ def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
     for document in read_documents:
         kind = document.kind
         if kind is None:
-            name = f"{document.raw['kind']} ({document.raw['apiVersion']})"
-            unknown[name] = unknown.get(name, 0) + 1
-            others.append(OtherObject(document.where, document.raw))
+            other = OtherObject(document.where, document.raw)
+            unknown[other.title] = unknown.get(other.title, 0) + 1
+            others.append(other)
             continue
         value, wrong = _decoded(document, kind)
         identity = (kind.__name__, _identity(kind, value.metadata))  # type: ignore[attr-defined]

@@ -59,11 +59,17 @@ class OtherObject(Struct, frozen=True):
 
     where: str  # file and document
     raw: dict[str, Any]
+    is_live: bool = False  # of a cluster, whose controllers make its pods
 
     @property
     def kind(self) -> tuple[str, str]:
         """`apiVersion` and `kind`."""
         return self.raw["apiVersion"], self.raw["kind"]
+
+    @property
+    def title(self) -> str:
+        """The kind in a sentence."""
+        return f"{self.raw['kind']} ({self.raw['apiVersion']})"
 
 
 class Objects(Struct, frozen=True, eq=False):

@@ -3,9 +3,12 @@
 import click
 
 from muster import facade
+from muster.api.objects import key as object_key
 from muster.cli import inputs, options, printing
 from muster.errors import InputError
+from muster.grouping.manifests.types import GroupedObjects
 from muster.reporting import plans
+from muster.validation.problem import listed
 
 
 @click.command("explain")
@@ -18,14 +21,17 @@ from muster.reporting import plans
 def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Explain why a gang waits, or why it is placed where it is, and what would help.
 
-    NAMESPACE/NAME is its PodGroup. Files and live clusters are read as by `muster plan`.
+    NAMESPACE/NAME is its PodGroup, or a workload that has one. Files and live clusters are read as by `muster plan`.
 
     \b
     Examples:
       muster explain inference/dynamo cluster/ workloads/
+      muster explain team-a/train cluster/ pytorchjob.yaml
       muster explain inference/dynamo --context production
     """
-    decided = facade.plan(inputs.load(files, max_file_mib), facade.Policy(scheduler_names=schedulers))
+    grouped = inputs.load_grouped(files, max_file_mib, schedulers)
+    decided = facade.plan(grouped.objects, facade.Policy(scheduler_names=schedulers))
+    key = _pod_group(grouped, key)
     try:
         gang = decided.decided.gang(key)
     except KeyError as error:
@@ -37,3 +43,13 @@ def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, 
         (data,) = [raw for raw in gangs if f"{raw['namespace']}/{raw['name']}" == key]
         printing.emit(form, "Explanation", data)
     return 0
+
+
+def _pod_group(grouped: GroupedObjects, key: str) -> str:
+    """The PodGroup of a workload by this name; the key itself where there is none or a PodGroup has it."""
+    gangs = [gang.key for gang in grouped.gangs if f"{gang.workload.namespace}/{gang.workload.name}" == key]
+    if not gangs or any(key == object_key(group.metadata) for group in grouped.objects.pod_groups):
+        return key
+    if len(gangs) > 1:
+        raise InputError(f"`{key}` has {len(gangs)} PodGroups", hint=f"name one of them: {listed(gangs)}")
+    return gangs[0]

@@ -1,17 +1,31 @@
 """The objects that a verb works on: from files, and from a live cluster where the user names one."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from operator import itemgetter
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import codec
 from muster.api.objects import Objects
 from muster.cli.options import target
 from muster.cli.printing import note
+from muster.grouping.manifests.group_objects import DEFAULTS, group_objects
+from muster.grouping.manifests.settings import GroupingSettings, group_kind
+from muster.grouping.manifests.types import GroupedObjects
 from muster.kube.manifest_files import ManifestFile, sources
+from muster.reporting import grouping
 from muster.validation.pods.membership import Stray
+
+
+class LoadedObjects(Struct, frozen=True, eq=False):
+    """Objects as they were read, and what decides about their grouping."""
+
+    objects: Objects
+    settings: GroupingSettings
 
 
 def read(paths: Iterable[str], most_mib: int) -> list[codec.Document]:
@@ -24,7 +38,7 @@ def read_source(source: ManifestFile) -> list[codec.Document]:
     return codec.read(source.data, source.name)
 
 
-def load(paths: Iterable[str], most_mib: int) -> Objects:
+def load(paths: Iterable[str], most_mib: int, settings: GroupingSettings = DEFAULTS) -> Objects:
     """Decode the objects of the files, and of the live cluster if one is named; note unknown kinds on stderr."""
     kubeconfig, context = target()
     documents, live_objects = read(paths, most_mib), Objects()
@@ -36,24 +50,57 @@ def load(paths: Iterable[str], most_mib: int) -> Objects:
         raise click.UsageError(
             "Missing argument 'FILE…': a file, a folder or `-`; or name a cluster with --kubeconfig."
         )
-    return _decode(documents, live_objects)
+    objects = codec.objects(documents, live_objects)
+    note_unknown(objects, settings)
+    return objects
 
 
 def load_files(paths: Iterable[str], most_mib: int) -> Objects:
     """Decode the objects of the files alone, even where a live cluster is named."""
-    return _decode(read(paths, most_mib), Objects())
-
-
-def _decode(documents: list[codec.Document], live_objects: Objects) -> Objects:
-    objects = codec.objects(documents, live_objects)
+    objects = codec.objects(read(paths, most_mib))
     note_unknown(objects)
     return objects
 
 
-def note_unknown(objects: Objects) -> None:
-    """Note the kinds that muster does not know; they are not an error."""
-    if objects.unknown:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in objects.unknown.items())
+def load_with_owners(
+    paths: Iterable[str], most_mib: int, settings: GroupingSettings, *, reads_all: bool = False
+) -> LoadedObjects:
+    """What `load` gives, and of a live cluster the owners of pods without a PodGroup; `reads_all`: of all pods.
+
+    Where files bring workloads, owners of all pods are read: pods that exist count instead of future ones.
+    """
+    objects = load(paths, most_mib, settings)
+    kubeconfig, context = target()
+    if not kubeconfig and not context:
+        return LoadedObjects(objects, settings)
+    from muster.cli import live_owners
+
+    reads_all = reads_all or bool(objects.others)
+    owners = live_owners.read(kubeconfig, context, objects, settings, reads_all=reads_all)
+    others = live_owners.beside(objects.others, owners.objects)
+    return LoadedObjects(replace(objects, others=others), replace(settings, unread=owners.unread))
+
+
+def load_grouped(paths: Iterable[str], most_mib: int, schedulers: Collection[str]) -> GroupedObjects:
+    """The objects with the PodGroups and future pods of their workloads, with notes about these."""
+    loaded = load_with_owners(paths, most_mib, GroupingSettings(schedulers=schedulers))
+    grouped = group_objects(loaded.objects, loaded.settings)
+    note_workloads(grouped, schedulers)
+    return grouped
+
+
+def note_workloads(grouped: GroupedObjects, schedulers: Collection[str]) -> None:
+    """Note which pods were made from templates, and pods that get no PodGroup."""
+    for text in (*grouping.notes(grouped, schedulers), *grouping.ungrouped_notes(grouped)):
+        note(text)
+
+
+def note_unknown(objects: Objects, settings: GroupingSettings = DEFAULTS) -> None:
+    """Note the kinds that are neither read nor workloads; they are not an error."""
+    workloads = settings.kinds
+    unknown = Counter(other.title for other in objects.others if group_kind(other.raw) not in workloads)
+    if unknown:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(unknown.items()))
         note(f"left alone, as muster does not know them: {kinds}")
 
 

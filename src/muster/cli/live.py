@@ -9,12 +9,14 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from muster.api import codec
 from muster.api.codec import Document
+from muster.api.core import Pod
+from muster.api.names import LAST_APPLIED
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects
 from muster.api.resources import Resource
 from muster.cli import printing
@@ -23,6 +25,7 @@ from muster.errors import InputError
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
+from muster.reporting.grouping import DEFAULT_SCHEDULER
 
 T = TypeVar("T")
 Reduce = Callable[[list[Document]], T]
@@ -37,7 +40,7 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
 
     def decode(page: list[Document]) -> Objects:
         decoded = codec.objects(page)
-        return replace(decoded, pods=tuple(map(interner.intern, decoded.pods)))
+        return replace(decoded, pods=tuple(_with_owners(interner.intern(pod), pod) for pod in decoded.pods))
 
     pages = list(chain.from_iterable(read(kubeconfig, context, decode).values()))
     kinds: dict[str, Any] = {
@@ -46,13 +49,33 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
     return Objects(**kinds)
 
 
+def _with_owners(interned: Pod, pod: Pod) -> Pod:
+    """With what grouping reads, unless Kubernetes' own scheduler places the pod: those are not grouped."""
+    if pod.spec.scheduler_name == DEFAULT_SCHEDULER:
+        return interned
+    kept = {name: text for name, text in pod.metadata.annotations.items() if name != LAST_APPLIED}
+    metadata = replace(interned.metadata, annotations=kept, owner_references=pod.metadata.owner_references)
+    return replace(interned, metadata=metadata)
+
+
 def read(kubeconfig: str | None, context: str | None, reduce: Reduce[T]) -> dict[Resource, list[T]]:
     """The reduced pages of each kind that planning reads. Notes on stderr name kinds that are not installed."""
-    cluster = connect_reader(kubeconfig, context)
+    cluster = connect(kubeconfig, context)
     pages, missing = asyncio.run(_read(cluster, cluster.server, reduce))
     if missing:
         _note_missing(missing, kubeconfig, context)
     return pages
+
+
+class LiveCluster(Cluster, Protocol):
+    """A cluster behind an address."""
+
+    server: str
+
+
+def connect(kubeconfig: str | None, context: str | None) -> LiveCluster:
+    """The cluster that the user names."""
+    return connect_reader(kubeconfig, context)
 
 
 def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str | None) -> None:
@@ -74,10 +97,10 @@ async def _read(cluster: Cluster, server: str, reduce: Reduce[T]) -> tuple[dict[
         for resource in WATCHED_KINDS:
             try:
                 with _note_after_silence(f"waiting for {server} to list {resource.plural}"):
-                    pages[resource] = await _list_pages(cluster, resource, reduce)
+                    pages[resource] = await list_pages(cluster, resource, reduce)
             except ApiError as error:
                 if error.status != 404 or resource.kind not in INSTALLED:
-                    raise _unreadable(error, server, resource) from error
+                    raise unreadable(error, server, resource) from error
                 missing.append(resource)
     finally:
         await cluster.close()
@@ -94,7 +117,7 @@ def _note_after_silence(text: str) -> Iterator[None]:
         timer.cancel()
 
 
-async def _list_pages(cluster: Cluster, resource: Resource, reduce: Reduce[T]) -> list[T]:
+async def list_pages(cluster: Cluster, resource: Resource, reduce: Reduce[T]) -> list[T]:
     """List page by page; where the continue token expires on the way (410), list again in one piece."""
     pages: list[T] = []
     after = ""
@@ -117,7 +140,7 @@ def _documents(resource: Resource, page: Listing) -> list[Document]:
     return [Document(f"{resource.plural}/{raw['metadata']['name']}", {**typed, **raw}) for raw in page.items]
 
 
-def _unreadable(error: ApiError, server: str, resource: Resource) -> InputError:
+def unreadable(error: ApiError, server: str, resource: Resource) -> InputError:
     """The error for a kind that cannot be listed, with a hint."""
     if error.status == 404 and not resource.group:
         return InputError(

@@ -12,6 +12,7 @@ from muster.errors import MusterError
 VERBS = {
     "validate": "Check manifests: every problem with its path and a hint.",
     "convert": "Rewrite older dialects to the form of record.",
+    "group": "Show which PodGroups workloads get, by which rule and minimum.",
     "plan": "Run one scheduling cycle on files: placements, and why gangs wait.",
     "explain": "Explain why a gang waits or is placed where it is, and what would help.",
     "topology": "Show the cluster by topology domain, with free resources.",

@@ -7,6 +7,7 @@ import click
 
 from muster import facade
 from muster.cli import inputs, options, printing
+from muster.grouping.manifests.settings import GroupingSettings
 from muster.planning.policy import Policy
 from muster.planning.whatif import setting
 from muster.reporting import plans
@@ -20,7 +21,8 @@ SUPPOSITIONS = (
         multiple=True,
         metavar="FILE",
         type=click.Path(allow_dash=True),
-        help="What if these objects existed? They replace objects of the same kind and name.",
+        help="What if these objects existed? They replace objects of the same kind and name. Workloads count with "
+        "the pods that they will have.",
     ),
     click.option(
         "--without", multiple=True, metavar="NAMESPACE/NAME", help="What if this gang and its pods were gone?"
@@ -76,7 +78,9 @@ def command(
 ) -> int:
     """Run one scheduling cycle on files or a live cluster, and change nothing.
 
-    Prints each gang as a tree with its verdict and domains, and the cluster as a map of pods on nodes.
+    Prints each gang as a tree with its verdict and domains, and the cluster as a map of pods on nodes. Workloads such
+    as Jobs, LeaderWorkerSets or PyTorchJobs are planned with the PodGroups and pods that they will have; `muster group`
+    shows these.
 
     --with, --without, --set and --drain ask what if; each is repeatable, and they apply in this order. Prints the plan
     before and after, which gangs and pods differ, and why a gang is worse off. A change that the cluster would refuse
@@ -87,6 +91,7 @@ def command(
       muster plan cluster/ workloads/dynamo.yaml
       muster plan -o json cluster/ workloads/ | jq .bindings
       muster plan --require-all cluster/ new-workload.yaml
+      muster plan cluster/ leaderworkerset.yaml
 
     \b
     What if:
@@ -97,12 +102,13 @@ def command(
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
-    objects, policy = inputs.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
+    policy = Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
-        what_if = _what_if(objects, policy, max_file_mib, **supposed)
+        what_if = _what_if(files, policy, max_file_mib, **supposed)
         _print(form, what_if.lines(), what_if.to_dict)
         decided, objects = what_if.after.decided, what_if.supposed.objects
     else:
+        objects = inputs.load_grouped(files, max_file_mib, schedulers).objects
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
@@ -119,7 +125,7 @@ def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]])
 
 
 def _what_if(
-    objects: facade.Objects,
+    files: tuple[str, ...],
     policy: Policy,
     max_file_mib: int,
     with_files: tuple[str, ...],
@@ -129,7 +135,11 @@ def _what_if(
 ) -> facade.WhatIf:
     more = inputs.load_files(with_files, max_file_mib) if with_files else None
     changes = dict(map(setting, settings))
+    grouping = GroupingSettings(schedulers=policy.scheduler_names)
+    has_workloads = more is not None and bool(more.others)
+    objects = inputs.load_with_owners(files, max_file_mib, grouping, reads_all=has_workloads).objects
     what_if = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
+    inputs.note_workloads(what_if.grouped, policy.scheduler_names)
     for warning in what_if.warnings:
         printing.note(warning)
     return what_if

@@ -36,7 +36,7 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
-    snapshot = take(inputs.load(files, max_file_mib), schedulers=schedulers)
+    snapshot = take(inputs.load_grouped(files, max_file_mib, schedulers).objects, schedulers=schedulers)
     if not snapshot.nodes:
         printing.note(f"there are no Nodes {options.source_phrase()}, so there is nothing to share")
     divided = divide_cluster(snapshot)

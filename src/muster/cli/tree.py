@@ -23,16 +23,18 @@ from muster.validation import podgroup
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Draw gangs as trees: each level with its minimum, its placed pods, its domain, and what is core or optional.
 
-    Pods in the files join their gangs; a note names pods whose PodGroup does not exist.
+    Pods in the files join their gangs; a note names pods whose PodGroup does not exist. Workloads such as Jobs,
+    LeaderWorkerSets or PyTorchJobs are drawn with the PodGroups and pods that they will have.
 
     \b
     Examples:
       muster tree podgroup.yaml
       muster tree podgroup.yaml pods/
+      muster tree pytorchjob.yaml
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    objects = inputs.load(files, max_file_mib)
+    objects = inputs.load_grouped(files, max_file_mib, schedulers).objects
     _refuse_broken(objects)
     collected = collect_gangs(objects, schedulers)
     seen = [views.inspect_gang(gang) for gang in collected.gangs]

@@ -83,8 +83,8 @@ def custom_rule(custom: CustomKind) -> KindRule:
 def _without_roles(owner: Owner, custom: CustomKind) -> GangTree | Ungrouped:
     raw = _plain(owner)
     for path in filter(None, (custom.minimum, custom.replicas)):
-        if value := _number(raw, path):
-            return one_leaf(owner, min(value, _number(raw, custom.replicas) or value), path)
+        if value := number_at(raw, path):
+            return one_leaf(owner, min(value, number_at(raw, custom.replicas) or value), path)
     return one_leaf(owner, 1, ANY_POD)
 
 
@@ -96,22 +96,22 @@ def _by_roles(request: GroupingRequest, custom: CustomKind) -> GangTree | Ungrou
 
 
 def _parts(owner: Owner, paths: RolePaths) -> Iterator[Part]:
-    for name, role in _roles(_plain(owner), paths):
-        declared = _number(role, paths.replicas)
+    for name, role in roles_of(_plain(owner), paths):
+        declared = number_at(role, paths.replicas)
         replicas = 1 if declared is None else declared
-        stated = _number(role, paths.minimum) if paths.minimum else None
+        stated = number_at(role, paths.minimum) if paths.minimum else None
         minimum = replicas if stated is None else min(stated, replicas)
         if name and replicas:
             yield Part(
                 name=name,
                 need=minimum,
                 source=f"{paths.replicas if stated is None else paths.minimum} of role {name}",
-                constraint=template_constraint(_first(role, paths.template) or {}),
+                constraint=template_constraint(first_at(role, paths.template) or {}),
                 is_needed=minimum > 0,
             )
 
 
-def _roles(raw: Raw, paths: RolePaths) -> Iterator[tuple[str, Any]]:
+def roles_of(raw: Raw, paths: RolePaths) -> Iterator[tuple[str, Any]]:
     """Every role with its name, in the order of the object."""
     for value in evaluate(raw, paths.path):
         if isinstance(value, list):
@@ -136,18 +136,19 @@ def _plain(owner: Owner) -> Raw:
     }
 
 
-def _first(raw: Any, path: str) -> Any:
+def first_at(raw: Any, path: str) -> Any:
+    """The first value at a path; None: there is none."""
     return next(iter(evaluate(raw, path)), None) if path else None
 
 
 def _text(raw: Any, path: str) -> str:
-    value = _first(raw, path)
+    value = first_at(raw, path)
     return value if isinstance(value, str) else ""
 
 
-def _number(raw: Any, path: str) -> int | None:
+def number_at(raw: Any, path: str) -> int | None:
     """A whole number from 0 up, in digits too, as annotations have it; None: there is none."""
-    value = _first(raw, path)
+    value = first_at(raw, path)
     if isinstance(value, str):
         return number(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

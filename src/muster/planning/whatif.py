@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from muster.api.codec import title
 from muster.api.core import Pod, PodStatus
+from muster.api.fields import text
 from muster.api.meta import ObjectMeta, Wire
+from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -115,7 +117,7 @@ def setting(text: str) -> tuple[str, str]:
 
 def _steps(changes: Hypothesis, schedulers: Collection[str]) -> Iterator[Step]:
     if changes.added is not None:
-        yield partial(_add, more=changes.added)
+        yield partial(add_objects, more=changes.added)
     yield from (partial(_remove, gang=gang) for gang in changes.without)
     yield from (partial(_set, path=path, value=value) for path, value in changes.settings)
     yield from (partial(_drain, name=name, schedulers=schedulers) for name in changes.drained)
@@ -124,7 +126,7 @@ def _steps(changes: Hypothesis, schedulers: Collection[str]) -> Iterator[Step]:
 # steps --------------------------------------------------------------------------------------------------------------
 
 
-def _add(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
+def add_objects(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
     """Add objects; one of the same kind and name replaces the existing one and keeps its age."""
     now = _youngest(objects)
     made: dict[str, tuple[Any, ...]] = {}
@@ -138,7 +140,14 @@ def _add(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
         replaced[kind.__name__] = len(there.keys() & coming.keys())
         new[kind.__name__] = len(coming) - replaced[kind.__name__]
     unknown = dict(sorted((Counter(objects.unknown) + Counter(more.unknown)).items()))
-    return Objects(**made, unknown=unknown), AddedObjects(+new, +replaced)
+    others = {_other_identity(other.raw): other for other in (*objects.others, *more.others)}
+    return Objects(**made, unknown=unknown, others=tuple(others.values())), AddedObjects(+new, +replaced)
+
+
+def _other_identity(raw: dict[str, Any]) -> tuple[object, ...]:
+    """By kind and name; one without a name is itself."""
+    name, namespace = text(raw, "metadata.name"), text(raw, "metadata.namespace")
+    return raw["kind"], raw["apiVersion"].rpartition("/")[0], namespace or DEFAULT_NAMESPACE, name or id(raw)
 
 
 def _remove(objects: Objects, gang: str) -> tuple[Objects, Effect]:

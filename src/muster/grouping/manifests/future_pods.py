@@ -19,6 +19,7 @@ from muster.errors import InputError
 from muster.grouping.manifests.checks import no_containers
 from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import ExpandedWorkload, Workload
+from muster.grouping.owners import MOST_OWNERS
 from muster.grouping.types import Raw
 from muster.workloads.expansion import ExpandedPod, expand_objects
 
@@ -39,12 +40,23 @@ def make_pods(objects: Objects, manifests: Sequence[OtherObject], settings: Grou
         return FuturePods((), (), ())
     existing = [_plain(pod) for pod in objects.pods if pod.metadata.owner_references]
     running = _names_of_owners(existing + [manifest.raw for manifest in manifests])
-    raws = [manifest.raw for manifest in manifests if not _has_run(manifest.raw, running)]
+    raws = [manifest.raw for manifest in _without_live(manifests) if not _has_run(manifest.raw, running)]
     expansion = expand_objects([*existing, *raws], settings.controllers)
     by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
     pods = tuple(_decode(made, by_workload) for made in expansion.pods)
     expanded = _expanded(by_workload, expansion.pods, running, settings)
     return FuturePods(pods, expansion.owners, tuple(expanded))
+
+
+def _without_live(manifests: Sequence[OtherObject]) -> Iterator[OtherObject]:
+    """Without objects of a cluster, whose controllers make their pods, unless what is above them is in a file."""
+    by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
+    for manifest in manifests:
+        top, levels = manifest, MOST_OWNERS
+        while levels and top.is_live and (above := next(iter(_names_of_owners([top.raw])), None)) in by_workload:
+            top, levels = by_workload[above], levels - 1
+        if not top.is_live:
+            yield manifest
 
 
 def workload_of(raw: Raw) -> Workload:

@@ -58,9 +58,7 @@ def group_objects(objects: Objects, settings: GroupingSettings = DEFAULTS) -> Gr
 def _divide(others: Iterable[OtherObject], kinds: frozenset[GroupKind]) -> tuple[list[OtherObject], dict[str, int]]:
     """Workloads, and how many there are of other kinds."""
     manifests = [other for other in others if group_kind(other.raw) in kinds]
-    left = Counter(
-        f"{other.raw['kind']} ({other.raw['apiVersion']})" for other in others if group_kind(other.raw) not in kinds
-    )
+    left = Counter(other.title for other in others if group_kind(other.raw) not in kinds)
     return manifests, dict(sorted(left.items()))
 
 

@@ -1,0 +1,81 @@
+"""`muster group`: which PodGroups workloads get, and why."""
+
+from pathlib import Path
+
+import click
+
+from muster.api.names import DEFAULT_SCHEDULER
+from muster.cli import inputs, options, printing
+from muster.config import loading
+from muster.config.settings import Config
+from muster.grouping.manifests.custom_pods import custom_controller
+from muster.grouping.manifests.group_objects import group_objects
+from muster.grouping.manifests.settings import GroupingSettings
+from muster.reporting import grouping
+
+
+@click.command("group")
+@options.some_files
+@options.cluster
+@options.output("table", "json", "yaml")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The configuration of muster: kinds of your own (`grouping.kinds`), owners that are read, scheduler names.",
+)
+@click.option(
+    "--scheduler-name",
+    "schedulers",
+    multiple=True,
+    metavar="NAME",
+    help="Group pods that name this scheduler; repeatable. In files, also pods that name none.  "
+    f"[default: that of the configuration, else {DEFAULT_SCHEDULER}]",
+)
+@options.max_file_mib
+def command(
+    files: tuple[str, ...], form: str, path: Path | None, schedulers: tuple[str, ...], max_file_mib: int
+) -> int:
+    """Show which PodGroups workloads get, which rule chose them, and where each minimum comes from.
+
+    Reads Jobs, Deployments, LeaderWorkerSets, JobSets, PyTorchJobs, RayClusters and others as `muster run` does in a
+    cluster. Pods that do not exist yet are made from the templates. Changes nothing.
+
+    -o yaml prints the PodGroups as manifests, -o json every tree with its sources. Exits with 1 if a pod cannot be
+    grouped, and says why.
+
+    \b
+    Examples:
+      muster group leaderworkerset.yaml
+      muster group -o yaml pytorchjob.yaml
+      muster group --config muster.yaml simulation.yaml
+      muster group --context production
+      kubectl get jobs,pods -n team-a -o json | muster group -
+    """
+    config = loading.load(path) if path else Config()
+    settings = _settings(config, schedulers)
+    loaded = inputs.load_with_owners(files, max_file_mib, settings, reads_all=True)
+    grouped = group_objects(loaded.objects, loaded.settings)
+    match form:
+        case "table":
+            printing.show(grouping.lines(grouped))
+        case "json":
+            printing.emit(form, "Grouping", grouping.data(grouped))
+        case _:
+            printing.emit_list(form, grouping.manifests(grouped))
+            for text in grouping.ungrouped_notes(grouped):
+                printing.note(text)
+    for text in grouping.notes(grouped, settings.schedulers):
+        printing.note(text)
+    if not grouped.gangs and not grouped.ungrouped:
+        printing.note(f"there are no pods to group {options.source_phrase()}")
+    return 1 if grouped.ungrouped else 0
+
+
+def _settings(config: Config, schedulers: tuple[str, ...]) -> GroupingSettings:
+    return GroupingSettings(
+        schedulers=schedulers or config.scheduling.scheduler_names,
+        rules=config.grouping.rules,
+        listed=frozenset(config.grouping.resources),
+        own_controllers=tuple(map(custom_controller, config.grouping.kinds)),
+    )
