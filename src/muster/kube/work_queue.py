@@ -49,9 +49,13 @@ class WorkQueue(Generic[K]):
 
     def add_later(self, key: K, seconds: float) -> None:
         """Reconcile it after so many seconds, unless that happens before."""
-        if key in self._waiting or key in self._again or key in self._timers:
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        if key in self._waiting or key in self._again or (timer and timer.when() <= loop.time() + seconds):
             return
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._due, key)
+        if timer:
+            timer.cancel()
+        self._timers[key] = loop.call_later(seconds, self._due, key)
 
     def _due(self, key: K) -> None:
         self._timers.pop(key, None)

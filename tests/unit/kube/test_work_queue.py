@@ -116,6 +116,16 @@ async def test_a_key_that_waits_for_its_time_is_taken_at_once_when_it_changes() 
         assert (reconciler.begun, len(queue)) == (["a"], 0)
 
 
+async def test_the_earlier_of_two_times_counts() -> None:
+    queue, reconciler = WorkQueue[str](), Reconciler()
+    async with working(queue, reconciler):
+        queue.add_later("a", 3600)
+        queue.add_later("a", 0.001)
+        queue.add_later("a", 60)
+        await asyncio.sleep(0.05)
+        assert (reconciler.begun, len(queue)) == (["a"], 0)
+
+
 async def test_an_exception_of_a_worker_ends_the_queue_and_is_raised() -> None:
     queue = WorkQueue[str]()
 

@@ -31,9 +31,9 @@ class WorkloadCache:
         """An object; None: there is none."""
         return self._objects.get(key)
 
-    def keys(self, resource: Resource) -> list[Key]:
-        """All objects of a kind."""
-        return [key for key in self._objects if key[0] == resource]
+    def all_keys(self, resource: Resource | None = None) -> list[Key]:
+        """All objects, or those of one kind."""
+        return [key for key in self._objects if resource is None or key[0] == resource]
 
     def find(self, uid: str) -> Key | None:
         """The object with this uid; None: there is none."""
@@ -43,6 +43,10 @@ class WorkloadCache:
         """See Children."""
         keys = self._children.get(owner["metadata"].get("uid", ""), ())
         return sorted((self._objects[key] for key in keys if key[0] == resource), key=_age)
+
+    def was_deleted(self, uid: str) -> bool:
+        """Whether a watch showed the deletion of an object with this uid, not too long ago."""
+        return uid in self._deleted
 
     def children(self, uid: str) -> Iterable[Key]:
         """All objects whose controller has this uid."""

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 
 from muster.api.meta import ObjectMeta
 from muster.api.resources import DEFINITIONS, Resource
-from muster.embedded.controllers.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
-from muster.embedded.controllers.workload_cache import Key, WorkloadCache, controller_uid
+from muster.embedded.controllers.action_writer import ActionWriter, FailedAction
+from muster.embedded.controllers.orphan_collector import OrphanCollector
+from muster.embedded.controllers.workload_cache import Key, WorkloadCache
 from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
@@ -50,11 +51,7 @@ class WorkloadControllers:
         self._queue: WorkQueue[Key] = WorkQueue()
         kinds = (kind for controller in controllers.values() for kind in (controller.resource, *controller.children))
         self._reflectors = {resource: Reflector(cluster, resource) for resource in dict.fromkeys(kinds)}
-        self._releasing = {
-            (controller.resource.api_version, controller.resource.kind): controller
-            for controller in controllers.values()
-            if controller.release is not None
-        }
+        self._orphans = OrphanCollector(cluster, self._cache, controllers, self._has_synced)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -87,11 +84,13 @@ class WorkloadControllers:
         """Reconciles what had to wait for this list."""
         for controller in self._controllers.values():
             if resource in (controller.resource, *controller.children):
-                for key in self._cache.keys(controller.resource):
+                for key in self._cache.all_keys(controller.resource):
                     self._queue.add(key)
-        for child in {kind for controller in self._releasing.values() for kind in controller.children}:
-            for key in self._cache.keys(child):
-                self._enqueue_orphan(key)
+        for key in self._cache.all_keys():
+            self._enqueue_orphan(key)
+
+    def _has_synced(self, resource: Resource) -> bool:
+        return self._reflectors[resource].health.has_synced
 
     async def _wake_on_definitions(self) -> None:
         """Lists a kind as soon as its CRD is there; until then its reflector waits longer and longer."""
@@ -137,16 +136,8 @@ class WorkloadControllers:
 
     def _enqueue_orphan(self, key: Key) -> None:
         raw = self._cache.get(key)
-        if raw is not None and self._releaser(raw) is not None:
-            self._queue.add(key)
-
-    def _releaser(self, raw: Raw) -> Controller | None:
-        """The controller that frees an object whose owner is gone; None: it has its owner, or needs nothing."""
-        reference = _controller_reference(raw)
-        controller = self._releasing.get((reference.get("apiVersion", ""), reference.get("kind", "")))
-        if controller is None or self._cache.find(controller_uid(raw)) is not None:
-            return None
-        return controller if self._reflectors[controller.resource].health.has_synced else None
+        if raw is not None and self._orphans.is_orphan(raw):
+            self._queue.add_later(key, self._orphans.wait_seconds(raw))
 
     # reconciliation
 
@@ -155,9 +146,9 @@ class WorkloadControllers:
         raw, controller = self._cache.get(key), self._controllers.get(key[0])
         if raw is None:
             return True
-        if controller is None or self._releaser(raw) is not None:
-            return await self._release(key, raw)
-        if not all(self._reflectors[kind].health.has_synced for kind in (key[0], *controller.children)):
+        if self._orphans.is_orphan(raw):
+            return await self._orphans.collect(key)
+        if controller is None or not all(map(self._has_synced, (key[0], *controller.children))):
             return True  # its list will bring it back
         return await self._reconcile_workload(key, raw, controller)
 
@@ -183,39 +174,14 @@ class WorkloadControllers:
         status, current = reconciliation.status, self._cache.get(key)
         if status is None or current is None or pruned(status) == pruned(owner.get("status") or {}):
             return True
-        if current["metadata"].get("uid") != owner["metadata"].get("uid") or current.get("status") != owner.get(
-            "status"
-        ):
+        is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
+        if not is_same or current.get("status") != owner.get("status"):
             return True  # it changed meanwhile, and comes again
         try:
             self._cache.updated(key[0], await self._cluster.replace(key[0], {**current, "status": status}, "status"))
         except ApiError as error:
             return error.status == 404
         return True
-
-    async def _release(self, key: Key, raw: Raw) -> bool:
-        controller = self._releaser(raw)
-        patch = controller.release(raw) if controller is not None and controller.release is not None else None
-        if controller is None or patch is None:
-            return True
-        try:
-            if await self._is_owner_gone(controller.resource, raw):
-                patched = await self._cluster.patch(*key, patch, field_manager=FIELD_MANAGER)
-                self._cache.updated(key[0], patched)
-        except ApiError as error:
-            return error.status == 404
-        return True
-
-    async def _is_owner_gone(self, resource: Resource, raw: Raw) -> bool:
-        """Asks the API server: the cache may not have a new owner yet."""
-        reference = _controller_reference(raw)
-        try:
-            owner = await self._cluster.get(resource, raw["metadata"].get("namespace", ""), reference.get("name", ""))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return True
-        return bool(owner["metadata"].get("uid") != reference.get("uid"))
 
     # what went wrong
 
@@ -237,11 +203,6 @@ class WorkloadControllers:
             await self._events.record(event(resource, about, reason, message, self._now()))
         except ApiError:
             return  # the retry of the workload records it again
-
-
-def _controller_reference(raw: Raw) -> Raw:
-    references = raw["metadata"].get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), {})
 
 
 def _defined(definition: Raw, resources: Iterable[Resource]) -> list[Resource]:
