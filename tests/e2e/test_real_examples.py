@@ -7,7 +7,7 @@ them.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,13 +20,12 @@ from muster.api.podgroup import PodGroup, PodGroupSpec
 from muster.api.resources import POD_GROUPS, PODS, TOPOLOGIES, Resource
 from muster.grouping.manifests.group_objects import group_objects
 from muster.kube.client.client import connect
-from muster.kube.cluster import Cluster, Raw
-from muster.kube.errors import ApiError
+from muster.kube.cluster import Raw
 from muster.workloads.expansion import expand
 from muster.workloads.operators.table import OPERATORS
 from muster.workloads.table import CONTROLLERS
 from tests.e2e.site import ended, is_ready
-from tests.e2e.workload_site import WorkloadSite, fresh, group_of, leaf_of
+from tests.e2e.workload_site import WorkloadSite, fresh, group_of, leaf_of, present
 from tests.support.apiserver.controller_manager import ControllerManager
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,16 +48,10 @@ FILES = [path for path in sorted((EXAMPLES / "workloads").glob("*.yaml")) if is_
 @pytest.fixture
 async def site(controller_manager: ControllerManager) -> AsyncIterator[WorkloadSite]:
     cluster = connect(controller_manager.apiserver.kubeconfig)
-    await _create_topology(cluster)
-    async with fresh(cluster).open(OPERATORS) as opened:
+    (topology,) = documents(EXAMPLES / "cluster" / "datacenter-topology.yaml")
+    async with present(cluster, TOPOLOGIES, topology), fresh(cluster).open(OPERATORS) as opened:
         yield opened
     await cluster.close()
-
-
-async def _create_topology(cluster: Cluster) -> None:
-    (topology,) = documents(EXAMPLES / "cluster" / "datacenter-topology.yaml")
-    with suppress(ApiError):  # it may be there
-        await cluster.create(TOPOLOGIES, topology)
 
 
 class SiteHistory:

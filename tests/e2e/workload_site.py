@@ -29,7 +29,10 @@ from tests.e2e.site import HABITS, LONGEST_SECONDS, SETTINGS, Seen, ended, is_re
 from tests.support.factories import NONE, node
 from tests.support.live.objects import placed
 
-DEFAULT_QUEUE = "default"
+DEFAULT_QUEUE: Raw = {
+    "metadata": {"name": "default"},
+    "spec": {"resources": {name: {"quota": -1} for name in ("gpu", "cpu", "memory")}},
+}
 KINDS = {
     each.kind: each for each in vars(resources).values() if isinstance(each, Resource) and each != resources.EVENTS
 }
@@ -50,19 +53,15 @@ class WorkloadSite:
     ) -> AsyncIterator["WorkloadSite"]:
         """With kubelets at work, controllers for these kinds, and a scheduler with its pod grouper unless one runs."""
         await self.cluster.create(NAMESPACES, {"metadata": {"name": self.name}})
-        await self._ensure_queue()
-        tasks = [asyncio.create_task(loop) for loop in self._loops(operators, timings, is_scheduling)]
-        try:
-            yield self
-        finally:
-            await self._clean()
-            await ended(tasks)
-
-    async def _ensure_queue(self) -> None:
-        """Where others have left queues of theirs, `default` must be one of them."""
-        everything = {"resources": {name: {"quota": -1} for name in ("gpu", "cpu", "memory")}}
-        with suppress(ApiError):
-            await self.cluster.create(QUEUES, _typed(QUEUES, {"metadata": {"name": DEFAULT_QUEUE}, "spec": everything}))
+        async with present(self.cluster, QUEUES, DEFAULT_QUEUE):  # it must exist where others have left queues
+            tasks = [asyncio.create_task(loop) for loop in self._loops(operators, timings, is_scheduling)]
+            try:
+                yield self
+            finally:
+                try:
+                    await self._clean()
+                finally:
+                    await ended(tasks)
 
     def _loops(self, operators: Sequence[Controller], timings: KubeletTimings, is_scheduling: bool) -> Iterator[Any]:
         yield Kubelets(self.cluster, timings=timings).run()
@@ -162,8 +161,20 @@ class WorkloadSite:
         await self.until(lambda seen: not seen.pods and not seen.groups)
 
 
-def _typed(resource: Resource, raw: Raw) -> Raw:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
+@asynccontextmanager
+async def present(cluster: Cluster, resource: Resource, raw: Raw) -> AsyncIterator[None]:
+    """An object in no namespace that exists while the block runs, and afterwards if it did before."""
+    try:
+        await cluster.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **raw})
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        yield
+        return
+    try:
+        yield
+    finally:
+        await cluster.delete(resource, "", raw["metadata"]["name"])
 
 
 def fresh(cluster: Cluster, scheduler_name: str = "") -> WorkloadSite:
