@@ -9,6 +9,7 @@ that it was created with.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 
 from msgspec import Struct
 
@@ -30,7 +31,7 @@ from muster.workloads.operators.job_set_jobs import (
     subdomain,
 )
 from muster.workloads.operators.job_set_policies import JobSetRestart, failure_outcome, has_succeeded
-from muster.workloads.operators.objects import flag, headless_service, name_of, removal
+from muster.workloads.operators.objects import bounded, flag, headless_service, name_of, removal
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation, Update
 
@@ -83,8 +84,8 @@ def reconcile(job_set: Raw, children: Children, now: datetime) -> Reconciliation
         return Reconciliation(outdated, _status_after_failure(view, now))
     if jobs.succeeded and has_succeeded(job_set, replicated, jobs):
         return Reconciliation(outdated, _ended(_status(view), _COMPLETED, now))
-    actions = (*outdated, *_service_actions(view, children), *_job_actions(view), *_suspension_actions(view))
-    return Reconciliation(actions, {**_status(view), "conditions": _conditions(view, now)})
+    actions = chain(outdated, _service_actions(view, children), _job_actions(view), _suspension_actions(view))
+    return bounded(actions, {**_status(view), "conditions": _conditions(view, now)})
 
 
 def _deletions(jobs: Sequence[Raw]) -> Iterator[Action]:

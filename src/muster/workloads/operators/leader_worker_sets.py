@@ -27,6 +27,7 @@ from muster.workloads.operators.conditions import (
 from muster.workloads.operators.leader_worker_rollout import GroupState, RolloutStep, next_step
 from muster.workloads.operators.objects import (
     MOST_CHILDREN,
+    bounded,
     child,
     headless_service,
     labelled_template,
@@ -65,7 +66,7 @@ def reconcile(lws: Raw, children: Children, now: datetime) -> Reconciliation:
         _service_actions(lws, children),
         _all_groups_actions(lws, groups, children),
     )
-    return Reconciliation(tuple(actions), _status(lws, leader_set, groups, states, now))
+    return bounded(actions, _status(lws, leader_set, groups, states, now))
 
 
 def _size(lws: Raw) -> int:
@@ -166,7 +167,8 @@ def _leader_set_patch(present: Raw, wanted: Raw, *, is_new: bool) -> Raw:
     }
     spec = _differing({"replicas": at(present, "spec.replicas")}, {"replicas": wanted["spec"]["replicas"]})
     strategy = wanted["spec"]["updateStrategy"]
-    if merge_patch(mapping(present, "spec.updateStrategy"), strategy):
+    partition = integer(present, "spec.updateStrategy.rollingUpdate.partition")
+    if is_new or partition != strategy["rollingUpdate"]["partition"]:
         spec["updateStrategy"] = strategy
     if is_new:
         spec["template"] = merge_patch(mapping(present, "spec.template"), wanted["spec"]["template"])

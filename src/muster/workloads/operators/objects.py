@@ -5,15 +5,17 @@ Rule: labels and annotations of the operator win over those of the user's templa
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from muster.api.fields import at, items, mapping, text, texts
 from muster.api.resources import SERVICES, Resource
 from muster.workloads.pod_templates import controller_reference
-from muster.workloads.types import Raw, Remove
+from muster.workloads.types import Action, Raw, Reconciliation, Remove
 
-MOST_CHILDREN = 20_000  # of one workload: a typing error in `replicas` must not fill the memory
+MOST_CHILDREN = 200_000  # of one workload: a typing error in `replicas` must not fill the memory
+MOST_ACTIONS = 1_000  # of one reconciliation; the next one follows at once
 
 
 def name_of(raw: Raw) -> str:
@@ -73,6 +75,14 @@ def headless_service(
 def removal(resource: Resource, raw: Raw) -> Remove:
     """The deletion of exactly this object."""
     return Remove(resource, text(raw, "metadata.namespace"), name_of(raw), text(raw, "metadata.uid"))
+
+
+def bounded(actions: Iterable[Action], status: Raw | None, again_after_seconds: float | None = None) -> Reconciliation:
+    """A reconciliation of the first of these actions; with more of them, the next one follows at once."""
+    first = tuple(islice(actions, MOST_ACTIONS + 1))
+    if len(first) > MOST_ACTIONS:
+        return Reconciliation(first[:MOST_ACTIONS], status, 0.0)
+    return Reconciliation(first, status, again_after_seconds)
 
 
 def with_variables(spec: Raw, variables: Mapping[str, str]) -> Raw:

@@ -154,7 +154,7 @@ async def test_a_ray_cluster_replaces_a_replica_that_lost_a_host(cluster: Operat
     await cluster.until(lambda: len(cluster.names()) == 5 and len(set(cluster.uids().values()) & before) == 3)
 
 
-async def test_a_template_that_the_api_server_rejects_is_told_on_the_workload(cluster: OperatorCluster) -> None:
+async def test_a_template_that_the_api_server_rejects_is_reported_on_the_workload(cluster: OperatorCluster) -> None:
     raw = cluster.apply_example("pytorch-job", PYTORCH_JOBS)
     broken = {**raw, "metadata": {"name": "broken"}, "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}}}
     cluster.store.create(PYTORCH_JOBS, broken, namespace="default")

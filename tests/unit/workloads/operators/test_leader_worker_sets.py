@@ -352,6 +352,7 @@ def test_a_set_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
             ),
             inner,
         ),
+        max_leaves=8,
     )
 )
 def test_garbage_in_the_spec_never_raises(spec: Any) -> None:

@@ -7,6 +7,7 @@ Simpler than the operator: no keys for SSH, and the pods do not mount them or th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from muster.api.resources import CONFIG_MAPS, JOBS, MPI_JOBS, PODS, SERVICES
 from muster.workloads.conditions import find_condition, is_condition_true, timestamp
 from muster.workloads.operators.kubeflow import training_status as states
 from muster.workloads.operators.kubeflow.training_pods import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX
-from muster.workloads.operators.objects import MOST_CHILDREN, child, flag, labelled_template, name_of, removal
+from muster.workloads.operators.objects import MOST_CHILDREN, bounded, child, flag, labelled_template, name_of, removal
 from muster.workloads.pod_templates import is_ready, is_terminating, new_pod, phase
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation, Update
 
@@ -56,7 +57,7 @@ def reconcile(job: Raw, children: Children, now: datetime) -> Reconciliation:
     view = MpiView(job, launcher, pods, {name_of(pod): pod for pod in children.of(job, PODS)})
     if states.is_finished(job):
         return Reconciliation(tuple(_cleaning(view)))
-    return Reconciliation((*_actions(view, children), *_suspension(view)), _status(view, now))
+    return bounded(chain(_actions(view, children), _suspension(view)), _status(view, now))
 
 
 def _actions(view: MpiView, children: Children) -> Iterator[Action]:

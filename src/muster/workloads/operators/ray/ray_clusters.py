@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.api.fields import integer, items, mapping, number, text, texts
 from muster.api.resources import PODS, RAY_CLUSTERS, SERVICES
 from muster.workloads.operators.conditions import WorkloadCondition, is_running_and_ready, set_condition
-from muster.workloads.operators.objects import child, flag, name_of, removal
+from muster.workloads.operators.objects import MOST_ACTIONS, child, flag, name_of, removal
 from muster.workloads.operators.ray import ray_pods
 from muster.workloads.operators.ray.ray_pods import RayReplica, WorkerGroup, new_head, new_worker, worker_groups
 from muster.workloads.pod_templates import is_terminating, phase, template_hash
@@ -56,7 +56,8 @@ def reconcile(cluster: Raw, children: Children, now: datetime) -> Reconciliation
     actions: list[Action] = [*_service_actions(cluster, groups, children), *_head_actions(cluster, pods, every)]
     for group in groups:
         actions += _group_actions(cluster, group, pods.workers.get(group.name, ()), now)
-    return Reconciliation((*actions, *_orphan_actions(groups, pods)), status)
+    is_partial = sum(isinstance(action, Create) for action in actions) >= MOST_ACTIONS // 2
+    return Reconciliation((*actions, *_orphan_actions(groups, pods)), status, 0.0 if is_partial else None)
 
 
 def _pods_of(pods: Sequence[Raw]) -> RayPods:
@@ -123,7 +124,8 @@ def _group_actions(cluster: Raw, group: WorkerGroup, pods: Sequence[Raw], now: d
         return [removal(PODS, pod) for pod in doomed]
     kept = [pod for pod in pods if name_of(pod) not in group.to_delete]
     surplus = kept[group.replicas :] if not flag(cluster, "spec.enableInTreeAutoscaling") else []
-    created = [Create(PODS, new_worker(cluster, group)) for _ in range(group.replicas - len(kept))]
+    missing = min(group.replicas - len(kept), MOST_ACTIONS)
+    created = [Create(PODS, new_worker(cluster, group)) for _ in range(missing)]
     return [*(removal(PODS, pod) for pod in (*doomed, *surplus)), *created]
 
 
@@ -140,9 +142,10 @@ def _replica_actions(cluster: Raw, group: WorkerGroup, pods: Sequence[Raw], now:
     surplus = ordered[group.replicas :] if not flag(cluster, "spec.enableInTreeAutoscaling") else []
     taken = {_index(members[0]) for members in ordered}
     free = (index for index in count() if index not in taken)
+    missing = min(group.replicas - len(ordered), max(1, MOST_ACTIONS // group.hosts))
     created = [
         Create(PODS, new_worker(cluster, group, replica))
-        for index, _ in zip(free, range(group.replicas - len(ordered)), strict=False)
+        for index, _ in zip(free, range(missing), strict=False)
         for replica in _new_replica(cluster, group, index, now)
     ]
     return [*(removal(PODS, pod) for members in surplus for pod in members), *created]

@@ -73,7 +73,7 @@ def _group(raw: Raw) -> WorkerGroup:
 def new_head(cluster: Raw) -> Raw:
     """The head pod."""
     template = mapping(cluster, "spec.headGroupSpec.template")
-    pod = _new_pod(cluster, template, f"{name_of(cluster)[:_LONGEST_PREFIX]}-{HEAD}-", HEAD, HEAD_GROUP)
+    pod = _new_pod(cluster, template, f"{name_of(cluster)[:_LONGEST_PREFIX]}-{HEAD}-".lower(), HEAD, HEAD_GROUP)
     pod["metadata"].setdefault("annotations", {}).setdefault("ray.io/ft-enabled", "false")
     if flag(cluster, "spec.enableInTreeAutoscaling"):
         pod["spec"]["containers"] = [*items(pod, "spec.containers"), _autoscaler(pod)]
