@@ -348,7 +348,7 @@ def test_a_service_has_one_cluster_that_becomes_active_once_it_is_ready() -> Non
 
 
 GARBAGE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
+    st.none() | st.booleans() | st.sampled_from((-1, 0, 1, 3, 10**12)) | st.text(),
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
