@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.grouping.kinds.leader_worker_set import EXCLUSIVE
 from muster.grouping.types import Owner, WorkloadPod
 from muster.validation.check import check, errors
 from tests.support.owned_pods import annotated, grouped, labelled, leaf, minimums, owner, picture, pod, tree, ungrouped
@@ -90,6 +91,13 @@ def test_workers_that_wait_for_their_leader_count_once_they_exist(segment: int) 
     together = grouped(member(0), workload, present={"leader", "workers", "segment-1"})
     assert together.spec.min_sub_group is None
     assert [part.name for part in alone.spec.sub_groups] == [part.name for part in together.spec.sub_groups]
+
+
+def test_workers_that_wait_for_the_node_of_their_leader_count_once_they_exist() -> None:
+    """With an exclusive topology the controller creates no worker before the leader is scheduled."""
+    workload = owner(LWS.replace("{name: vllm}", "{name: vllm, annotations: {" + EXCLUSIVE + ": rack}}"))
+    assert grouped(member(0), workload, present={"leader"}).spec.min_sub_group == 1
+    assert grouped(member(0), workload, present={"leader", "workers"}).spec.min_sub_group is None
 
 
 def test_a_leader_of_a_segment_may_start_before_the_workers_of_its_segment() -> None:

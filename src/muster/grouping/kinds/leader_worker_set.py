@@ -2,7 +2,7 @@
 
 Worker i belongs to segment (i - 1) // g where the leader is one more than full segments, else to i // g; index 0 is the
 leader, in the first segment. With `startupPolicy: LeaderReady` the controller creates the workers once the leader is
-ready, so they count once they exist.
+ready, and with an exclusive topology once it has a node, so they count once they exist.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from muster.grouping.types import GangTree, GroupingRequest, Owner, Ungrouped, W
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"  # label
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"  # label
 SIZE = "leaderworkerset.sigs.k8s.io/size"  # annotation: of the pod's own group, which an update may leave behind
+EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"  # annotation, on the LeaderWorkerSet
 LEADER, WORKERS = "leader", "workers"
 SIZE_PATH = "spec.leaderWorkerTemplate.size"
 
@@ -31,7 +32,7 @@ class LeaderWorkerGroup(Struct, frozen=True):
     size: int  # leader included
     segment: int = 0  # workers of a segment; 0: there are none
     is_leader_excluded: bool = False  # from the first segment
-    is_leader_first: bool = False  # workers come once the leader is ready
+    is_leader_first: bool = False  # workers come once the leader is ready, or has a node
 
     @property
     def is_leader_extra(self) -> bool:
@@ -65,7 +66,7 @@ def _replica(owner: Owner, pod: WorkloadPod) -> LeaderWorkerGroup | Ungrouped:
     spec = mapping(owner.spec, "leaderWorkerTemplate")
     size = max(number(pod.metadata.annotations.get(SIZE, "")) or integer(spec, "size", 1), 1)
     segment = integer(spec, "subGroupPolicy.subGroupSize") or _annotated_segment(owner)
-    is_first = text(owner.spec, "startupPolicy") == "LeaderReady"
+    is_first = text(owner.spec, "startupPolicy") == "LeaderReady" or EXCLUSIVE in owner.metadata.annotations
     if isinstance(segment, Ungrouped):
         return segment
     if not segment or size == 1:
