@@ -17,6 +17,7 @@ from muster.api.objects import Objects, OtherObject
 from muster.api.resources import CRON_JOBS, PODS
 from muster.errors import InputError
 from muster.grouping.manifests.checks import no_containers
+from muster.grouping.manifests.missing_replica_sets import missing_replica_sets
 from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import ExpandedWorkload, Workload
 from muster.grouping.owners import MOST_OWNERS
@@ -38,10 +39,11 @@ def make_pods(objects: Objects, manifests: Sequence[OtherObject], settings: Grou
     """The pods of manifests. InputError: a template is no pod, or there are too many pods."""
     if not manifests:
         return FuturePods((), (), ())
-    existing = [_plain(pod) for pod in objects.pods if pod.metadata.owner_references]
+    existing = [plain_pod(pod) for pod in objects.pods if pod.metadata.owner_references]
     running = _names_of_owners(existing + [manifest.raw for manifest in manifests])
     raws = [manifest.raw for manifest in _without_live(manifests) if not _has_run(manifest.raw, running)]
-    expansion = expand_objects([*existing, *raws], settings.controllers)
+    between = list(missing_replica_sets(objects.pods, raws))
+    expansion = expand_objects([*existing, *between, *raws], settings.controllers)
     by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
     pods = tuple(_decode(made, by_workload) for made in expansion.pods)
     expanded = _expanded(by_workload, expansion.pods, running, settings)
@@ -66,7 +68,7 @@ def workload_of(raw: Raw) -> Workload:
     return Workload(text(meta, "namespace") or DEFAULT_NAMESPACE, name, raw["kind"], raw["apiVersion"])
 
 
-def _plain(pod: Pod) -> Raw:
+def plain_pod(pod: Pod) -> Raw:
     """What controllers read of a pod; one that has not ended counts as ready, so that those after it are made, too."""
     status = {"phase": pod.status.phase} if pod.status.phase in FINISHED else {}
     meta, spec = encode(pod.metadata), {"nodeName": pod.spec.node_name}

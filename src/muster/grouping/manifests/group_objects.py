@@ -5,7 +5,7 @@ Rule 1: owners, leaves and PodGroups are what the live loop would make of them (
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -16,13 +16,13 @@ from muster.api.resources import PODS
 from muster.grouping.eligibility import is_grouped
 from muster.grouping.group import Assignment, assign
 from muster.grouping.manifests.checks import check_manifests
-from muster.grouping.manifests.future_pods import make_pods
+from muster.grouping.manifests.future_pods import make_pods, plain_pod
 from muster.grouping.manifests.owner_index import OwnerIndex
 from muster.grouping.manifests.planned_gangs import PlacedPod, join, notes_of, plan_gangs, ungrouped_pods
 from muster.grouping.manifests.settings import GroupingSettings, GroupKind, group_kind
 from muster.grouping.manifests.types import GroupedObjects, PlannedGang, Workload
 from muster.grouping.pod_reader import pod_of
-from muster.grouping.types import Ungrouped, WorkloadPod
+from muster.grouping.types import Raw, Ungrouped, WorkloadPod
 from muster.validation.pods.membership import gang_of
 
 DEFAULTS = GroupingSettings()
@@ -39,7 +39,8 @@ def group_objects(objects: Objects, settings: GroupingSettings = DEFAULTS) -> Gr
         return GroupedObjects(replace(objects, others=()) if objects.others else objects, others=others)
     check_manifests(manifests, settings.makers)
     future = make_pods(objects, manifests, settings)
-    index = OwnerIndex((*(manifest.raw for manifest in manifests), *future.owners), settings)
+    owners = (*(manifest.raw for manifest in manifests), *_owning_pods(objects), *future.owners)
+    index = OwnerIndex(owners, settings)
     placed = [_place(pod, index, settings) for pod in candidates]
     existing = {key(group.metadata) for group in objects.pod_groups}  # a pod keeps its own without its owners
     placed = [one for one in placed if isinstance(one.placing, Assignment) or gang_of(one.pod) not in existing]
@@ -82,6 +83,17 @@ def _is_known_ours(pod: Pod) -> bool:
 
 def _is_grouped(pod: Pod, settings: GroupingSettings) -> bool:
     return is_grouped(pod_of(pod), settings.schedulers, is_from_file=True)
+
+
+def _owning_pods(objects: Objects) -> Iterator[Raw]:
+    """Pods that own pods, such as the driver of Spark executors."""
+    references = ((pod, reference) for pod in objects.pods for reference in pod.metadata.owner_references)
+    owning = {
+        f"{pod.metadata.namespace or names.DEFAULT_NAMESPACE}/{reference.name}"
+        for pod, reference in references
+        if reference.kind == PODS.kind
+    }
+    return (plain_pod(pod) for pod in (objects.pods if owning else ()) if key(pod.metadata) in owning)
 
 
 def _place(pod: Pod, index: OwnerIndex, settings: GroupingSettings, *, is_planned: bool = False) -> PlacedPod:

@@ -50,7 +50,8 @@ def _gang(
     desired = replace(desired, metadata=replace(desired.metadata, namespace=namespace))
     if existing is not None:
         desired = _kept(existing, desired, has_new_pods=any(one.is_planned for one, _ in members))
-    minimums = settle(assignment.gang, pods).minimums
+    groups = {"", *(group.name for group in desired.spec.sub_groups)}
+    minimums = tuple(each for each in settle(assignment.gang, pods).minimums if each.group in groups)
     return PlannedGang(desired, assignment.rule, first.workload, minimums, pods, existing is not None)
 
 
