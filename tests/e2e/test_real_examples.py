@@ -104,7 +104,7 @@ def foretold_trees(manifest: Raw) -> Counter[bytes]:
     return Counter(encoded(gang.pod_group.spec, gang.pods) for gang in gangs)
 
 
-def shape(pod: Raw) -> tuple[tuple[str, ...], ...]:
+def outline(pod: Raw) -> tuple[tuple[str, ...], ...]:
     """What does not differ from run to run: names of labels, annotations and containers, and kinds of owners."""
     meta = pod["metadata"]
     labels = set(meta.get("labels") or ()) - {names.SUBGROUP}
@@ -124,7 +124,7 @@ async def test_an_example_gets_what_muster_foretells(site: WorkloadSite, path: P
     async with SiteHistory(site).open() as history:
         owner = await site.submit(manifest)
         await site.until(lambda _: len(history.started) == len(pods))
-    assert Counter(map(shape, history.pods.values())) == Counter(map(shape, pods))
+    assert Counter(map(outline, history.pods.values())) == Counter(map(outline, pods))
     assert history.trees() == foretold_trees(manifest)
     await site.remove(owner)
     await site.until_empty()

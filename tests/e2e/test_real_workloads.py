@@ -14,7 +14,7 @@ from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
-from tests.e2e.site import Seen, is_ready
+from tests.e2e.site import Seen, is_ready, until
 from tests.e2e.test_run import SHORT, replica
 from tests.e2e.workload_site import WorkloadSite, all_ready, fresh, has_condition, lacks_capacity, members
 from tests.support.apiserver.controller_manager import ControllerManager
@@ -68,6 +68,29 @@ async def test_the_pods_of_a_job_run_and_finish(site: WorkloadSite) -> None:
     await site.until_owner(owner, lambda raw: has_condition(raw, "Complete"))
     await site.remove(owner)
     await site.until_empty()
+
+
+async def test_a_job_that_kubernetes_cleans_up_takes_its_pod_groups_along(site: WorkloadSite) -> None:
+    """The TTL controller deletes it soon after it has finished."""
+    await site.add_nodes(1)
+    await site.submit(job("short", 2, run_for="1s", ttlSecondsAfterFinished=1))
+    await site.until(lambda seen: phases(seen) == ["Succeeded", "Succeeded"])
+    await site.until_empty()
+
+
+async def test_a_namespace_with_workloads_can_be_deleted(site: WorkloadSite) -> None:
+    """The API server refuses new PodGroups there; nothing is stuck, and nothing returns."""
+    await site.add_nodes(1)
+    await site.submit(job("gang", 2, {names.BATCH_MIN_MEMBER: "2"}))
+    await site.submit(replicated("Deployment", "serve", 2))
+    await site.submit(replicated("StatefulSet", "db", 2, serviceName="db"))
+    await site.until(lambda seen: all_ready(seen, 6))
+    await site.cluster.delete(NAMESPACES, "", site.name)
+
+    async def is_gone() -> bool:
+        return not (await site.cluster.list(NAMESPACES, fields=f"metadata.name={site.name}")).items
+
+    await until(is_gone)
 
 
 async def test_a_job_with_a_minimum_starts_whole_or_not_at_all(site: WorkloadSite) -> None:

@@ -79,7 +79,8 @@ class WorkloadSite:
             with suppress(ApiError):
                 await self.remove(owner)
         await self.until_empty()
-        await self.cluster.delete(NAMESPACES, "", self.name)
+        with suppress(ApiError):  # a test may have deleted it
+            await self.cluster.delete(NAMESPACES, "", self.name)
         for raw in (await self.cluster.list(NODES)).items:
             if raw["metadata"]["name"].startswith(f"{self.name}-"):
                 await self.cluster.delete(NODES, "", raw["metadata"]["name"])

@@ -1,12 +1,14 @@
 """Where the tests find a real API server, and what is said where there is none."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.apiserver import envtest
+from tests.support.apiserver.server_process import NotStarted, ServerProcess
 
 
 def programs(folder: Path, *names: str) -> Path:
@@ -121,3 +123,13 @@ def test_modules_of_the_repository_become_published_ones() -> None:
     made = envtest.kubernetes_module("replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n")
     assert f"k8s.io/api => k8s.io/api v0{envtest.KUBERNETES.removeprefix('v1')}\n" in made
     assert "staging" not in made
+
+
+def test_a_program_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    process = ServerProcess(Path("/bin/sh"), ["-c", "echo address in use; exit 3"], tmp_path)
+    ends = time.monotonic() + 10
+    with pytest.raises(NotStarted, match=r"sh\.log ends with 3: address in use"):
+        while time.monotonic() < ends:
+            process.check()
+            time.sleep(0.01)
+    process.stop()
