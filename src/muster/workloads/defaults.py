@@ -64,9 +64,11 @@ def _job(raw: Raw) -> Raw:
         podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
         manualSelector=False,
     )
-    if not texts(raw, "metadata.labels") and (labels := texts(raw, "spec.template.metadata.labels")):
-        raw = _filled(raw, "metadata", labels=labels)
-    return raw if mapping(raw, "spec").get("manualSelector") else _with_selector(raw)
+    has_template_labels = bool(texts(raw, "spec.template.metadata.labels"))
+    raw = raw if mapping(raw, "spec").get("manualSelector") else _with_selector(raw)
+    if has_template_labels and not texts(raw, "metadata.labels"):  # those of the selector included, as in Kubernetes
+        return {**raw, "metadata": {**raw["metadata"], "labels": texts(raw, "spec.template.metadata.labels")}}
+    return raw
 
 
 def _with_selector(raw: Raw) -> Raw:

@@ -116,7 +116,7 @@ def _indexed_pod(job: Raw, index: int, tally: JobTally) -> Raw:
 
 def _add_index_variable(container: Raw) -> None:
     if not any(variable.get("name") == INDEX_VARIABLE for variable in items(container, "env")):
-        source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+        source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
         container["env"] = [*items(container, "env"), {"name": INDEX_VARIABLE, "valueFrom": source}]
 
 

@@ -56,7 +56,7 @@ def test_a_pod_of_an_indexed_job_has_its_index() -> None:
     assert [raw["metadata"]["annotations"][INDEX] for raw in pods] == ["0", "1"]
     assert [raw["metadata"]["labels"][INDEX] for raw in pods] == ["0", "1"]
     assert [raw["spec"]["hostname"] for raw in pods] == ["w-0", "w-1"]
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
     assert pods[0]["spec"]["containers"][0]["env"] == [{"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]
 
 
