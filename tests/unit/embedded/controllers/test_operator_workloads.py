@@ -100,6 +100,28 @@ async def test_a_leader_worker_set_runs_scales_and_goes_with_all_it_owns(cluster
     await cluster.until(lambda: not cluster.names() and not cluster.names(STATEFUL_SETS))
 
 
+async def test_a_new_template_reaches_every_group_of_a_leader_worker_set(cluster: OperatorCluster) -> None:
+    cluster.apply_example("leader-worker-set", LEADER_WORKER_SETS)
+    await cluster.until(lambda: len(cluster.names()) == 8)
+    cluster.run_pods()
+    lws = cluster.get(LEADER_WORKER_SETS, "llm")
+    lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = "new"
+    cluster.store.replace(LEADER_WORKER_SETS, lws)
+
+    def images() -> list[str]:
+        pods = cluster.store.list(PODS, "default").items
+        return [pod["spec"]["containers"][0]["image"] for pod in pods]
+
+    await cluster.until(lambda: images() == ["new"] * 8, runs_pods=True)
+    conditions = [("Progressing", "False"), ("Available", "True"), ("UpdateInProgress", "False")]
+
+    def is_settled() -> bool:
+        items = cluster.get(LEADER_WORKER_SETS, "llm")["status"]["conditions"]
+        return sorted((item["type"], item["status"]) for item in items) == sorted(conditions)
+
+    await cluster.until(is_settled, runs_pods=True)
+
+
 async def test_an_evicted_worker_replaces_its_group_and_no_other(cluster: OperatorCluster) -> None:
     cluster.apply_example("leader-worker-set", LEADER_WORKER_SETS)
     await cluster.until(lambda: len(cluster.names()) == 8)
