@@ -170,10 +170,17 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
     return codec.objects(unfolded)
 
 
-def group(given: Objects | str | os.PathLike[str], policy: Policy | None = None) -> WorkloadGroups:
-    """The PodGroups that the workloads among these objects, or in a file or folder, get."""
-    objects_ = given if isinstance(given, Objects) else load(given)
-    return WorkloadGroups(group_objects(objects_, _settings(_policy("group", policy))))
+def group(*given: Objects | str | os.PathLike[str], policy: Policy | None = None) -> WorkloadGroups:
+    """The PodGroups that workloads get: of objects, or in files and folders."""
+    hint = "`muster.group(objects)`, or paths one by one: `muster.group(*paths)`"
+    for one in given:
+        _must_be("group", one, Objects | str | os.PathLike, "muster.Objects or paths", hint)
+    if any(isinstance(one, Objects) for one in given) and len(given) > 1:
+        _wrong("group", "muster.Objects or paths, not both", given, hint)
+    objects_ = next((one for one in given if isinstance(one, Objects)), None)
+    paths = [one for one in given if not isinstance(one, Objects)]
+    chosen = _policy("group", policy)
+    return WorkloadGroups(group_objects(load(*paths) if objects_ is None else objects_, _settings(chosen)))
 
 
 def _settings(policy: Policy) -> GroupingSettings:

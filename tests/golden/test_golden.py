@@ -56,6 +56,12 @@ def test_a_running_gang_is_drawn(form: str) -> None:
     approve(f"tree/dynamo.{form}", printed("tree", "-o", form, *files))
 
 
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_the_pod_groups_of_workloads_are_shown(form: str) -> None:
+    """Every kind of the examples, with the source of every minimum."""
+    approve(f"group/workloads.{form}", printed("group", "-o", form, str(EXAMPLES / "workloads")).replace(str(ROOT), ""))
+
+
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_queues_are_drawn_with_their_shares(form: str) -> None:
     """On the cluster of the examples, with the gang of the README in it."""

@@ -104,6 +104,14 @@ def note_unknown(objects: Objects, settings: GroupingSettings = DEFAULTS) -> Non
         note(f"left alone, as muster does not know them: {kinds}")
 
 
+def note_unvalidated(objects: Objects) -> None:
+    """Note workloads, which only the API server validates."""
+    workloads = Counter(other.raw["kind"] for other in objects.others if group_kind(other.raw) in DEFAULTS.kinds)
+    if workloads:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(workloads.items()))
+        note(f"workloads are not validated: {kinds}; `muster group` shows their PodGroups")
+
+
 def note_orphans(strays: Iterable[Stray]) -> None:
     """Note pods of ours that name a PodGroup which does not exist: nothing is dropped in silence (N4)."""
     orphans = sorted((stray.named, stray.pod) for stray in strays if stray.why == "NoSuchPodGroup")

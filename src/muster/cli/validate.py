@@ -59,6 +59,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     documents = inputs.read(files, max_file_mib)
     collected = codec.collect(documents)
     inputs.note_unknown(collected.objects)
+    inputs.note_unvalidated(collected.objects)
     context = ValidationContext(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}

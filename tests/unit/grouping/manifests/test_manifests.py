@@ -1,6 +1,5 @@
 """Objects in files with the pods and PodGroups that their workloads will have."""
 
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -253,8 +252,7 @@ def as_marked(objects: muster.Objects) -> list[Raw]:
 @given(st.integers(0, 6), st.integers(1, 5), st.integers(0, 4), st.integers(0, 3))
 def test_the_order_of_objects_does_not_matter(replicas: int, size: int, workers: int, pods: int) -> None:
     raws = [lws(replicas=replicas, size=size), pytorch_job(workers=workers), job(pods=pods)]
-    answers = [summary(grouped(*order)) for order in permutations(raws)]
-    assert all(answer == answers[0] for answer in answers)
+    assert summary(grouped(*raws)) == summary(grouped(*reversed(raws)))
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 16))

@@ -1,0 +1,321 @@
+"""`muster group`, and workload manifests in the other verbs and in Python."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+import muster
+from muster.api.resources import DEPLOYMENTS, NODES, POD_GROUPS, PODS, REPLICA_SETS, Resource
+from muster.cli import live
+from muster.cli.main import cli
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.errors import InputError
+from muster.kube.cluster import Listing
+from muster.kube.errors import ApiError
+from muster.validation.check import check, errors
+from tests.unit.grouping.manifests.manifest_examples import (
+    Raw,
+    deployment,
+    job,
+    lws,
+    manifest,
+    node,
+    pod,
+    pytorch_job,
+    reference,
+    template,
+)
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Objects in a file; returns its path."""
+
+    def to_file(*raws: Raw, name: str = "workloads.yaml") -> str:
+        (tmp_path / name).write_text(yaml.safe_dump_all(raws), encoding="utf-8")
+        return str(tmp_path / name)
+
+    return to_file
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, words, standalone_mode=False)
+
+
+def failure(*words: str) -> str:
+    error = run(*words).exception
+    assert isinstance(error, InputError)
+    return str(error)
+
+
+# group --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_shows_rule_tree_minimums_and_their_sources(write: Write) -> None:
+    shown = run("group", write(lws(replicas=3, size=4))).stdout
+    assert "default/pg-llm-leaderworkerset-group-0  LeaderWorkerSet `default/llm` by the rule for LeaderWork" in shown
+    assert "and 2 more like it, to default/pg-llm-leaderworkerset-group-2" in shown
+    assert "└─ workers" in shown
+    assert "spec.leaderWorkerTemplate.size - 1" in shown
+    assert shown.count("─ workers") == 1, "replicas that are alike are drawn once"
+
+
+def test_queue_class_and_topology_are_shown(write: Write) -> None:
+    annotations = {"kai.scheduler/topology": "dc", "kai.scheduler/topology-required-placement": "rack"}
+    labels = {"kai.scheduler/queue": "research", "priorityClassName": "build"}
+    labels["kai.scheduler/preemptibility"] = "preemptible"
+    shown = run("group", write(lws(replicas=1, annotations=annotations, labels=labels))).stdout
+    assert "queue research, priority class build, preemptible" in shown
+    assert "rack (dc)" in shown
+
+
+def test_json_nests_the_tree_with_its_sources(write: Write) -> None:
+    data = json.loads(run("group", "-o", "json", write(pytorch_job(workers=2))).stdout)
+    assert (data["kind"], data["apiVersion"]) == ("Grouping", "muster.dev/v1")
+    (group,) = data["podGroups"]
+    assert group["workload"] == {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "namespace": "default",
+        "name": "mnist",
+    }
+    assert [(node_["name"], node_["need"], node_["pods"]) for node_ in group["tree"]["children"]] == [
+        ("master", 1, 1),
+        ("worker", 2, 2),
+    ]
+    assert group["tree"]["children"][1]["source"] == "spec.pytorchReplicaSpecs.Worker.replicas"
+
+
+def test_yaml_is_a_manifest_that_an_api_server_accepts(write: Write) -> None:
+    printed = run("group", "-o", "yaml", write(lws(), pytorch_job(), deployment(), job())).stdout
+    raws = list(yaml.safe_load_all(printed))
+    assert {raw["kind"] for raw in raws} == {"PodGroup"}
+    assert [list(errors(check(raw))) for raw in raws] == [[] for _ in raws]
+    assert all("ownerReferences" not in raw["metadata"] for raw in raws), "owners in files have no uid"
+
+
+def test_a_pod_that_cannot_be_grouped_is_a_no(write: Write) -> None:
+    result = run("group", write(job(), pod("lost", reference("Job", "batch/v1", "gone", "1"))))
+    assert result.return_value == 1
+    assert "! pod `default/lost`: owner Job `gone` is not among the objects" in result.stdout
+    assert "hint: add its manifest" in result.stdout
+
+
+def test_all_pods_grouped_is_a_yes(write: Write) -> None:
+    assert run("group", write(job())).return_value == 0
+
+
+def test_unknown_kinds_are_noted(write: Write) -> None:
+    result = run("group", write(job(), manifest("Gadget", "example.com/v1", "g", {})))
+    assert "left alone, as muster does not know them: 1 Gadget (example.com/v1)" in result.stderr
+    assert "Job" not in result.stderr.splitlines()[0]
+
+
+def test_a_template_without_scheduler_is_noted_with_the_way_out(write: Write) -> None:
+    result = run("group", write(manifest("Job", "batch/v1", "train", {"template": template(schedulerName="")})))
+    assert "Job `default/train`; hint: say `schedulerName: muster`" in result.stderr
+    assert result.return_value == 0
+
+
+def test_files_without_pods_say_so(write: Write) -> None:
+    assert "there are no pods to group in these files" in run("group", write(node())).stderr
+
+
+def test_kinds_of_the_configuration_are_grouped(write: Write, tmp_path: Path) -> None:
+    config = tmp_path / "muster.yaml"
+    config.write_text(
+        "grouping: {kinds: [{apiVersion: example.com/v1, kind: Gadget, resource: gadgets, replicas: .spec.size}]}"
+    )
+    raw = manifest("Gadget", "example.com/v1", "storm", {"size": 3, "template": template()})
+    result = run("group", "--config", str(config), write(raw, name="gadget.yaml"))
+    assert "pg-storm-gadget  3 pods  3" in result.stdout
+    assert "left alone" not in result.stderr
+
+
+def test_scheduler_names_come_from_options_then_configuration(write: Write, tmp_path: Path) -> None:
+    config = tmp_path / "muster.yaml"
+    config.write_text("scheduling: {schedulerNames: [kai-scheduler]}")
+    file = write(manifest("Job", "batch/v1", "train", {"template": template(schedulerName="kai-scheduler")}))
+    assert "pg-train" not in run("group", file).stdout
+    assert "pg-train" in run("group", "--config", str(config), file).stdout
+    assert "pg-train" in run("group", "--scheduler-name", "kai-scheduler", file).stdout
+
+
+@pytest.mark.parametrize("verb", ["group", "plan", "tree", "queues"])
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (job(pods=10**9), "spec.parallelism is 1000000000: more than 20000 pods"),
+        (lws(replicas="three"), "spec.replicas is not a whole number from 0 up: `three`"),
+        (manifest("Job", "batch/v1", "train", {}), "a pod template is missing or has no containers"),
+        (manifest("Job", "batch/v1", "train", "text"), "`spec` is not an object"),
+    ],
+)
+def test_what_cannot_be_used_is_an_error_with_its_file(write: Write, verb: str, raw: Raw, says: str) -> None:
+    said = failure(verb, write(raw))
+    assert "workloads.yaml: " in said
+    assert says in said
+
+
+# other verbs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_workload_is_planned(write: Write) -> None:
+    result = run("plan", "--require-all", write(node(), pytorch_job(workers=2)))
+    assert result.return_value == 0
+    assert "Scheduled  default/pg-mnist-pytorchjob" in result.stdout
+    assert "made from templates: 3 of PyTorchJob `default/mnist`" in result.stderr
+    assert "left alone" not in result.stderr
+
+
+def test_a_workload_that_does_not_fit_waits(write: Write) -> None:
+    result = run("plan", "--require-all", write(node(cpu="2"), pytorch_job(workers=4)))
+    assert result.return_value == 1
+    assert "Scheduled  default" not in result.stdout
+
+
+def test_a_plain_workload_is_drawn(write: Write) -> None:
+    shown = run("tree", write(lws(replicas=1, size=3))).stdout
+    assert "├─ leader" in shown
+    assert "0/2" in shown
+
+
+def test_a_workload_is_explained_by_its_own_name(write: Write) -> None:
+    file = write(node(), pytorch_job(), lws(replicas=2))
+    assert "default/pg-mnist-pytorchjob" in run("explain", "default/mnist", file).stdout
+    assert "`default/llm` has 2 PodGroups" in failure("explain", "default/llm", file)
+
+
+def test_requests_of_future_pods_count_in_their_queue(write: Write) -> None:
+    data = json.loads(run("queues", "-o", "json", write(node(), job(pods=3))).stdout)
+    (queue,) = data["queues"]
+    assert queue["resources"]["cpu"]["requested"] == "3"
+
+
+def test_validate_says_that_workloads_are_not_validated(write: Write) -> None:
+    assert "workloads are not validated: 1 Job; `muster group` shows" in run("validate", write(job())).stderr
+
+
+# what if ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_if_a_workload_were_submitted(write: Write) -> None:
+    result = run("plan", "--with", write(lws(replicas=1, size=3)), write(node(), job(), name="cluster.yaml"))
+    assert "what if: adds 1 PodGroup, 3 Pods" in result.stdout
+    assert "default/pg-llm-leaderworkerset-group-0  - → Scheduled" in result.stdout
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (5, 2)])
+def test_what_if_a_workload_were_scaled(before: int, after: int) -> None:
+    given, more = muster.objects([node(), pytorch_job(workers=before)]), muster.objects([pytorch_job(workers=after)])
+    answer = muster.what_if(given, with_=more)
+    assert [len(plan.bindings) for plan in (answer.before, answer.after)] == [before + 1, after + 1]
+
+
+def test_a_field_of_a_workloads_pod_group_may_be_supposed() -> None:
+    given = muster.objects([node(), pytorch_job(workers=2)])
+    answer = muster.what_if(given, set={"default/pg-mnist-pytorchjob.queue": "nowhere"})
+    assert answer.after.verdict("default/pg-mnist-pytorchjob") == "Waiting"
+
+
+# Python -------------------------------------------------------------------------------------------------------------
+
+
+def test_python_groups_objects_and_paths(write: Write) -> None:
+    file = write(pytorch_job())
+    assert [gang.key for gang in muster.group(file).pod_groups] == ["default/pg-mnist-pytorchjob"]
+    assert str(muster.group(muster.load(file))) == run("group", file).stdout.rstrip()
+
+
+def test_python_plans_workloads() -> None:
+    plan = muster.plan(muster.objects([node(), lws(replicas=1, size=2)]))
+    assert plan.verdict("default/pg-llm-leaderworkerset-group-0") == "Scheduled"
+    assert len(plan.bindings) == 2
+
+
+# live clusters ------------------------------------------------------------------------------------------------------
+
+
+class Served(MemoryCluster):
+    """A cluster that is read, and refuses kinds as scripted."""
+
+    server = "https://cluster.example.com"
+    refused: dict[str, int] = {}  # noqa: RUF012 (set on instances)
+
+    async def list(self, resource: Resource, *words: Any, **page: Any) -> Listing:
+        if status := self.refused.get(resource.plural):
+            raise ApiError(status, "Refused", "refused")
+        return await super().list(resource, *words, **page)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """A Deployment with one pod, as controllers made it."""
+    cluster = Served()
+    made = cluster.store.create(DEPLOYMENTS, deployment(replicas=1), namespace="default")
+    owner = reference("Deployment", "apps/v1", "web", made["metadata"]["uid"])
+    replica_set = {
+        **manifest("ReplicaSet", "apps/v1", "web-5d4f", {**deployment()["spec"], "replicas": 1}),
+        "metadata": {"name": "web-5d4f", "ownerReferences": [{**owner, "controller": True}]},
+    }
+    made = cluster.store.create(REPLICA_SETS, replica_set, namespace="default")
+    raw = pod("web-5d4f-a", reference("ReplicaSet", "apps/v1", "web-5d4f", made["metadata"]["uid"]))
+    del raw["metadata"]["uid"]
+    raw["spec"]["containers"][0]["image"] = "app"
+    cluster.store.create(PODS, raw, namespace="default")
+    cluster.store.create(NODES, node())
+    monkeypatch.setattr(live, "connect_reader", lambda *_: cluster)
+    return cluster
+
+
+def test_pods_of_a_cluster_are_grouped_by_their_owners(served: Served) -> None:
+    assert served.server
+    result = run("group", "--context", "here")
+    assert "Deployment `default/web` by the rule for Deployment" in result.stdout
+    assert result.return_value == 0
+
+
+def test_pods_of_a_cluster_without_pod_groups_are_planned(served: Served) -> None:
+    assert served.server
+    assert "1 gang: 1 Scheduled; 1 pod to bind" in run("plan", "--context", "here").stdout
+
+
+def test_workloads_of_a_cluster_get_no_future_pods(served: Served) -> None:
+    """Their controllers make them: a rollout on its way is not planned twice."""
+    served.store.patch(DEPLOYMENTS, "default", "web", {"spec": {"replicas": 9}}, "application/merge-patch+json")
+    result = run("group", "--context", "here")
+    assert "made from templates" not in result.stderr
+
+
+@pytest.mark.parametrize(("status", "says"), [(403, "muster may not read"), (404, "the cluster does not know")])
+def test_owners_that_cannot_be_read_are_noted(served: Served, status: int, says: str) -> None:
+    served.refused = {"deployments": status}
+    result = run("group", "--context", "here")
+    assert says in result.stderr
+    assert "by the rule for ReplicaSet" in result.stdout
+
+
+def test_a_scaled_manifest_adds_the_missing_pods_of_a_cluster(served: Served, write: Write) -> None:
+    assert served.server
+    result = run("plan", "--context", "here", write(deployment(replicas=3)))
+    assert "3 gangs: 3 Scheduled; 3 pods to bind" in result.stdout
+    assert "made from templates: 2 of Deployment `default/web`" in result.stderr
+
+
+def test_owners_are_read_only_where_pods_need_them(served: Served) -> None:
+    """A cluster whose pods have their PodGroups is read as before there was a grouper."""
+    group = manifest("PodGroup", POD_GROUPS.api_version, "mine", {"minMember": 1})
+    served.store.create(POD_GROUPS, group, namespace="default")
+    mark = {"metadata": {"annotations": {"pod-group-name": "mine", "muster.dev/grouped-by": "Deployment"}}}
+    served.store.patch(PODS, "default", "web-5d4f-a", mark, "application/merge-patch+json")
+    served.refused = {DEPLOYMENTS.plural: 403, REPLICA_SETS.plural: 403}
+    result = run("plan", "--context", "here")
+    assert result.exception is None
+    assert "may not read" not in result.stderr
