@@ -170,6 +170,20 @@ async def test_a_leader_worker_set_grows_and_shrinks(site: WorkloadSite) -> None
     assert members(after).keys() == members(before).keys()
 
 
+async def test_a_new_template_of_a_leader_worker_set_replaces_its_groups(site: WorkloadSite) -> None:
+    """One group after the other, from the last one; each joins the PodGroup that it had."""
+    await site.add_nodes(1)
+    owner = await site.submit(leader_worker_set("llm", replicas=2, size=2))
+    before = await site.until(lambda seen: all_ready(seen, 4))
+    newer = {"metadata": {"labels": {"version": "2"}}}
+    await site.change(owner, {"spec": {"leaderWorkerTemplate": {"leaderTemplate": newer, "workerTemplate": newer}}})
+    after = await site.until(
+        lambda seen: all_ready(seen, 4) and all(pod["metadata"]["labels"].get("version") == "2" for pod in seen.pods)
+    )
+    assert members(after) == members(before)
+    await site.until_owner(owner, lambda raw: raw["status"].get("updatedReplicas") == 2)
+
+
 async def test_a_job_set_is_one_gang_of_all_its_jobs(site: WorkloadSite) -> None:
     await site.add_nodes(1, gpus=4)
     owner = await site.submit(job_set("train", {"driver": (1, 1), "workers": (2, 2)}))
