@@ -99,9 +99,10 @@ def show(command: str) -> str:
     return done.stdout
 
 
-def test_the_guide_to_what_if_shows_real_runs() -> None:
+@pytest.mark.parametrize("page", ["what-if", "workloads"])
+def test_a_guide_shows_real_runs(page: str) -> None:
     """Every console block of the guide is what its commands print."""
-    guide = ROOT / "docs" / "guides" / "what-if.md"
+    guide = ROOT / "docs" / "guides" / f"{page}.md"
 
     def again(block: re.Match[str]) -> str:
         commands = [line.removeprefix("$ ") for line in block[1].splitlines() if line.startswith("$ ")]
