@@ -131,7 +131,7 @@ class LiveGrouper:
     async def until(self, test: Callable[[], Any], seconds: float = 10.0) -> None:
         end = time.monotonic() + seconds
         while not _holds(test) and not self.crashed:
-            assert time.monotonic() < end, f"it does not happen: {self.world.membership()}"
+            assert time.monotonic() < end, f"it does not happen: {str(self.world.membership())[:2000]}"
             await asyncio.sleep(0.002)
 
     async def settle(self, seconds: float = 20.0) -> bool:

@@ -15,6 +15,7 @@ from muster.api import names
 from muster.api.meta import OwnerReference
 from muster.api.objects import key
 from muster.api.resources import PODS, Resource
+from muster.controllers.grouper.gang_record import has_only_joined
 from muster.controllers.grouper.members import GroupedPod, MemberIndex, Placing
 from muster.controllers.grouper.owner_cache import OwnerCache
 from muster.grouping.eligibility import is_grouped
@@ -79,8 +80,10 @@ class Assigner:
         if before is not None and before.pod.metadata.uid != pod.metadata.uid:
             self.drop(raw)
             before = None
-        seen_at = before.seen_at if before else self._clock()
-        self.members.put(replace(before, pod=pod) if before else GroupedPod(pod, seen_at=seen_at))
+        after = replace(before, pod=pod) if before else GroupedPod(pod, seen_at=self._clock())
+        self.members.put(after)
+        if before is not None and has_only_joined(before, after):
+            return
         self._mark(name)
         if before is None:
             self._owner_changed(pod.metadata.uid)

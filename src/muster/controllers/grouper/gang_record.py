@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment
+from muster.grouping.types import WorkloadPod
 from muster.kube.cluster import Raw
+
+MARKED_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY)
 
 
 class GangRecord(Struct):
@@ -56,6 +60,20 @@ def has_mark(member: GroupedPod, mark: Mark) -> bool:
     return all(meta.annotations.get(name) == text for name, text in mark.annotations.items()) and all(
         meta.labels.get(name) == text for name, text in mark.labels.items()
     )
+
+
+def has_only_joined(before: GroupedPod, after: GroupedPod) -> bool:
+    """Whether nothing but the mark of its gang is new on a pod: the echo of our own write."""
+    if not isinstance(after.placing, Assignment) or not has_mark(after, mark_of(after)):
+        return False
+    return _unmarked(before.pod) == _unmarked(after.pod)
+
+
+def _unmarked(pod: WorkloadPod) -> WorkloadPod:
+    meta = pod.metadata
+    annotations = {name: text for name, text in meta.annotations.items() if name not in MARKED_ANNOTATIONS}
+    labels = {name: text for name, text in meta.labels.items() if name != names.SUBGROUP}
+    return replace(pod, metadata=replace(meta, annotations=annotations, labels=labels))
 
 
 def representative(members: Sequence[GroupedPod]) -> Assignment:

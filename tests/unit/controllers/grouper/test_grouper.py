@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from muster.api.podgroup import PodGroup
 from muster.api.resources import (
     DEPLOYMENTS,
     JOBS,
@@ -16,6 +18,7 @@ from muster.api.resources import (
     STATEFUL_SETS,
 )
 from muster.controllers.grouper import owner_cache
+from muster.grouping.group import Assignment, build_pod_group
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.observability.metrics import Metrics
@@ -422,3 +425,29 @@ async def test_every_metric_of_the_grouper_moves() -> None:
     assert sample("grouping_failures_total", reason="TooManyRequests") == 1
     assert sample("ungrouped_pods_total", reason="OwnerNotFound") == 1
     assert sample("grouping_reports_dropped_total") == 0
+
+
+async def test_a_job_of_5000_pods_is_grouped_pod_by_pod_and_not_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One write a pod; the PodGroup is built a bounded number of times, however many pods come one after the other."""
+    built: list[str] = []
+
+    def counted(assignment: Assignment, *args: Any) -> PodGroup:
+        built.append(assignment.gang.name)
+        return build_pod_group(assignment, *args)
+
+    monkeypatch.setattr("muster.controllers.grouper.grouper.build_pod_group", counted)
+    world = GroupingWorld()
+    owner = world.create(JOBS, "train", annotations={"kai.scheduler/batch-min-member": "5000"})
+    small = world.create(JOBS, "small", annotations={"kai.scheduler/batch-min-member": "1"})
+    for index in range(5000):
+        world.pod(f"train-{index}", owner)
+    cluster = Faulty(world.memory)
+    async with world.grouping(cluster) as live:
+        await live.until(cluster.writes, 60)
+        world.pod("small-0", small)
+        await live.until(lambda: world.group_of("small-0"), 60)
+        assert len(cluster.log) < 5000, "a small gang does not wait for the large one"
+        await live.until(lambda: len(cluster.log) > 5000 and live.grouper.is_settled, 120)
+    assert all(name for name, _ in world.membership().values())
+    assert len([line for line in cluster.writes() if " pods " in line]) == 5001
+    assert len(built) < 200
