@@ -63,6 +63,7 @@ class Children(Protocol):
 
 Reconcile = Callable[[Raw, Children, datetime], Reconciliation]
 Release = Callable[[Raw], Raw | None]  # None: nothing is to be done
+Failed = Callable[[Raw, Raw, str, str, datetime], Raw]  # workload, its next status, reason and message: the status then
 
 
 class Controller(Struct, frozen=True):
@@ -71,4 +72,5 @@ class Controller(Struct, frozen=True):
     resource: Resource  # the kind that it reconciles
     reconcile: Reconcile
     children: tuple[Resource, ...]  # kinds whose changes concern their controller's owner, and its owners above
+    failed: Failed | None = None  # how the status says that an action failed; every failure is an event as well
     release: Release | None = None  # what to merge into a child whose owner is gone, such as without a finalizer

@@ -71,9 +71,9 @@ class ActionWriter:
         try:
             raw = await self._cluster.create(action.resource, new)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
             metadata = action.object["metadata"]
+            if error.reason != "AlreadyExists" or not metadata.get("name"):
+                raise
             raw = await self._cluster.get(action.resource, metadata.get("namespace", ""), metadata["name"])
             if controller_uid(raw) != controller_uid(action.object):
                 raise error from None

@@ -7,7 +7,7 @@ does not serve is waited for; its CRD wakes it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -23,7 +23,7 @@ from muster.kube.event_recorder import EventRecorder, event
 from muster.kube.work_queue import WorkQueue
 from muster.workloads.conditions import timestamp
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Controller, Create, Reconciliation, Remove
+from muster.workloads.types import Controller, Create, Remove, Update
 
 WORKERS = 8
 EXPIRE_SECONDS = 60.0
@@ -159,8 +159,13 @@ class WorkloadControllers:
             await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}")
             return False
         failures = await self._writer.perform(reconciliation.actions)
-        await self._report(owner, key[0], failures)
-        is_written = await self._write_status(key, owner, reconciliation)
+        status = reconciliation.status
+        if failures:
+            reason, message = _explain(failures[0])
+            await self._record(owner, key[0], reason, message)
+            if status is not None and controller.failed is not None:
+                status = controller.failed(owner, status, reason, message, self._now())
+        is_written = await self._write_status(key, owner, status)
         if failures or not is_written:
             return False
         if reconciliation.again_after_seconds:
@@ -169,9 +174,9 @@ class WorkloadControllers:
             self._queue.add(key)
         return True
 
-    async def _write_status(self, key: Key, owner: Raw, reconciliation: Reconciliation) -> bool:
+    async def _write_status(self, key: Key, owner: Raw, status: Raw | None) -> bool:
         """Writes a status that differs, on the version that it was made from; a later version gets another one."""
-        status, current = reconciliation.status, self._cache.get(key)
+        current = self._cache.get(key)
         if status is None or current is None or pruned(status) == pruned(owner.get("status") or {}):
             return True
         is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
@@ -185,17 +190,6 @@ class WorkloadControllers:
 
     # what went wrong
 
-    async def _report(self, owner: Raw, resource: Resource, failures: Sequence[FailedAction]) -> None:
-        for failure in failures[:1]:
-            match failure.action:
-                case Create():
-                    reason, verb = "FailedCreate", "creating"
-                case Remove():
-                    reason, verb = "FailedDelete", "deleting"
-                case _:
-                    reason, verb = "FailedUpdate", "updating"
-            await self._record(owner, resource, reason, f"Error {verb}: {failure.error.message}")
-
     async def _record(self, owner: Raw, resource: Resource, reason: str, message: str) -> None:
         metadata = owner["metadata"]
         about = ObjectMeta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata.get("uid", ""))
@@ -203,6 +197,18 @@ class WorkloadControllers:
             await self._events.record(event(resource, about, reason, message, self._now()))
         except ApiError:
             return  # the retry of the workload records it again
+
+
+def _explain(failure: FailedAction) -> tuple[str, str]:
+    """Reason and message of an action that failed, as Kubernetes' controllers put it."""
+    match failure.action:
+        case Create():
+            reason, verb = "FailedCreate", "creating"
+        case Remove():
+            reason, verb = "FailedDelete", "deleting"
+        case Update():
+            reason, verb = "FailedUpdate", "updating"
+    return reason, f"Error {verb}: {failure.error.message}"
 
 
 def _defined(definition: Raw, resources: Iterable[Resource]) -> list[Resource]:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from muster.api.fields import at, integer, items, text
 from muster.api.moment import parse_time
 from muster.workloads.apps.deployment_rollout import Rollout, actual, available, name_of, size
+from muster.workloads.apps.replica_sets import REPLICA_FAILURE
 from muster.workloads.conditions import find_condition, timestamp, with_condition, without_condition, without_zeros
 from muster.workloads.types import Raw
 
@@ -27,6 +28,7 @@ def deployment_status(rollout: Rollout, now: datetime, *, is_estimated: bool, cr
         conditions = _with(conditions, PROGRESSING, "True", "NewReplicaSetCreated", message, now)
     elif is_estimated and not _was_complete(deployment, counts):
         conditions = _with_progress(rollout, conditions, counts, now)
+    conditions = _with_replica_failure(rollout, conditions)
     return without_zeros({**counts, "collisionCount": at(deployment, "status.collisionCount")}) | {
         "conditions": conditions
     }
@@ -70,6 +72,16 @@ def _with_pause(deployment: Raw, conditions: Sequence[Raw], now: datetime) -> li
     if not is_paused and reason == PAUSED:
         return _with(conditions, PROGRESSING, "Unknown", "DeploymentResumed", "Deployment is resumed", now)
     return list(conditions)
+
+
+def _with_replica_failure(rollout: Rollout, conditions: Sequence[Raw]) -> list[Raw]:
+    """Why a ReplicaSet cannot make its pods; the new one counts first."""
+    newest_first = [*([rollout.new] if rollout.new is not None else []), *rollout.old]
+    failures = [failure for each in newest_first if (failure := find_condition(each, REPLICA_FAILURE))]
+    others = without_condition(conditions, REPLICA_FAILURE)
+    if not failures:
+        return others
+    return [*others, {**failures[0], "lastUpdateTime": failures[0].get("lastTransitionTime")}]
 
 
 def has_deadline(deployment: Raw) -> bool:

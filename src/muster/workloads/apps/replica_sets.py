@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from muster.api.fields import at, integer, mapping, texts
+from muster.api.fields import integer, items, mapping, texts
 from muster.api.resources import PODS, REPLICA_SETS
-from muster.workloads.conditions import without_zeros
+from muster.workloads.conditions import with_condition, without_condition, without_zeros
 from muster.workloads.pod_templates import (
     deletion_order,
     is_active,
@@ -17,6 +17,7 @@ from muster.workloads.pod_templates import (
 )
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation, Remove
 
+REPLICA_FAILURE = "ReplicaFailure"  # condition
 BURST = 500  # most pods that one reconciliation creates or deletes
 
 
@@ -51,9 +52,15 @@ def _status(replica_set: Raw, active: Sequence[Raw], min_ready: int, now: dateti
         "readyReplicas": sum(map(is_ready, active)),
         "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
         "observedGeneration": integer(replica_set, "metadata.generation"),
-        "conditions": at(replica_set, "status.conditions"),
+        "conditions": without_condition(items(replica_set, "status.conditions"), REPLICA_FAILURE),
     }
     return {"replicas": len(active), **without_zeros(counts)}
 
 
-CONTROLLER = Controller(REPLICA_SETS, reconcile, (PODS,))
+def failed(replica_set: Raw, status: Raw, reason: str, message: str, now: datetime) -> Raw:
+    """The status while pods can be neither created nor deleted."""
+    condition = {"type": REPLICA_FAILURE, "status": "True", "reason": reason, "message": message}
+    return {**status, "conditions": with_condition(items(replica_set, "status.conditions"), condition, now)}
+
+
+CONTROLLER = Controller(REPLICA_SETS, reconcile, (PODS,), failed=failed)

@@ -236,4 +236,4 @@ def _with(conditions: Sequence[Raw], new: Raw, now: datetime) -> list[Raw]:
     return with_condition(conditions, new, now, "lastProbeTime")
 
 
-CONTROLLER = Controller(JOBS, reconcile, (PODS,), release)
+CONTROLLER = Controller(JOBS, reconcile, (PODS,), release=release)

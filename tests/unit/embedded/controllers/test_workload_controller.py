@@ -11,11 +11,13 @@ import pytest
 
 from muster.api.resources import (
     DEFINITIONS,
+    DEPLOYMENTS,
     EVENTS,
     JOBS,
     LEADER_WORKER_SETS,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     STATEFUL_SETS,
     Resource,
@@ -299,3 +301,21 @@ async def test_a_change_is_not_kept_waiting_by_a_later_time() -> None:
         spec = {"completions": 60, "parallelism": 60, "activeDeadlineSeconds": 3600}
         await cluster.create(JOBS, on_node(JOBS, "j", {"muster.dev/run-for": "300ms"}, **spec))
         await until(lambda: status(cluster, JOBS, "j").get("succeeded") == 60)
+
+
+async def test_a_replica_failure_is_a_condition_up_to_the_deployment_until_it_is_over() -> None:
+    """In the words of the API server."""
+    cluster = MemoryCluster()
+    raw = workload(DEPLOYMENTS, replicas=1)
+    raw["spec"]["template"]["spec"]["priorityClassName"] = "missing"
+
+    def failures() -> list[str]:
+        conditions = status(cluster, DEPLOYMENTS).get("conditions", ())
+        return [each["message"] for each in conditions if each["type"] == "ReplicaFailure"]
+
+    async with running(cluster):
+        await cluster.create(DEPLOYMENTS, raw)
+        await until(lambda: bool(failures()))
+        assert "no PriorityClass with name missing was found" in failures()[0]
+        await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "missing"}, "value": 1})
+        await until(lambda: len(pods(cluster)) == 1 and not failures())
