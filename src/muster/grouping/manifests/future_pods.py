@@ -14,7 +14,7 @@ from muster.api.decoding import decode, encode
 from muster.api.fields import items, text
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import Objects, OtherObject
-from muster.api.resources import CRON_JOBS, PODS
+from muster.api.resources import CRON_JOBS, PODS, RAY_JOBS, RAY_SERVICES
 from muster.errors import InputError
 from muster.grouping.manifests.checks import no_containers
 from muster.grouping.manifests.missing_replica_sets import missing_replica_sets
@@ -22,8 +22,9 @@ from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import ExpandedWorkload, Workload
 from muster.grouping.owners import MOST_OWNERS
 from muster.grouping.types import Raw
-from muster.workloads.expansion import ExpandedPod, expand_objects
+from muster.workloads.expansion import ExpandedPod, Expansion, expand_objects
 
+ONE_AT_A_TIME = {(resource.group, resource.kind) for resource in (CRON_JOBS, RAY_JOBS, RAY_SERVICES)}
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -43,11 +44,20 @@ def make_pods(objects: Objects, manifests: Sequence[OtherObject], settings: Grou
     running = _names_of_owners(existing + [manifest.raw for manifest in manifests])
     raws = [manifest.raw for manifest in _without_live(manifests) if not _has_run(manifest.raw, running)]
     between = list(missing_replica_sets(objects.pods, raws))
-    expansion = expand_objects([*existing, *between, *raws], settings.controllers)
+    expansion = _expand([*existing, *between, *raws], manifests, settings)
     by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
     pods = tuple(_decode(made, by_workload) for made in expansion.pods)
     expanded = _expanded(by_workload, expansion.pods, running, settings)
     return FuturePods(pods, expansion.owners, tuple(expanded))
+
+
+def _expand(raws: Sequence[Raw], manifests: Sequence[OtherObject], settings: GroupingSettings) -> Expansion:
+    try:
+        return expand_objects(raws, settings.controllers)
+    except InputError as error:  # several workloads may be too large together
+        files = [manifest.where for manifest in manifests if manifest.kind in settings.makers]
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        raise InputError(f"{files[0]}{more}: {error.message}", hint=error.hint) from None
 
 
 def _without_live(manifests: Sequence[OtherObject]) -> Iterator[OtherObject]:
@@ -85,8 +95,8 @@ def _names_of_owners(raws: Sequence[Raw]) -> set[Workload]:
 
 
 def _has_run(raw: Raw, running: set[Workload]) -> bool:
-    """Whether a CronJob has Jobs already: the next one may come much later."""
-    return group_kind(raw) == (CRON_JOBS.group, CRON_JOBS.kind) and workload_of(raw) in running
+    """Whether it makes one object at a time, and has one already: the next Job or RayCluster may come much later."""
+    return group_kind(raw) in ONE_AT_A_TIME and workload_of(raw) in running
 
 
 def _decode(made: ExpandedPod, manifests: Mapping[Workload, OtherObject]) -> Pod:

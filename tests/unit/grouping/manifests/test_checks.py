@@ -28,7 +28,9 @@ def test_an_enormous_workload_is_refused_at_once(raw: Raw) -> None:
 
 
 def test_workloads_that_are_too_large_together_are_refused() -> None:
-    assert "more than 20000 pods" in refusal(lws(replicas=6_000, size=6_000))
+    said = refusal(job(), lws(replicas=6_000, size=6_000))
+    assert "object 0 and 1 more: " in said
+    assert "more than 20000 pods" in said
 
 
 @pytest.mark.parametrize("spec", [{}, {"template": {}}, {"template": [1]}, {"template": {"spec": {"containers": []}}}])
