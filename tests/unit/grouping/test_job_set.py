@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from muster.grouping.types import Owner, WorkloadPod
 from tests.support.owned_pods import annotated, grouped, leaf, minimums, owner, picture, pod, tree, ungrouped
@@ -124,3 +125,37 @@ def test_a_pod_without_its_labels_is_said(job: str, index: int | str) -> None:
 
 def test_a_replica_count_beyond_reason_is_said_in_little_time() -> None:
     assert ungrouped(member("a"), job_set(replicated("a", 10**9, 1))).reason == "TooLarge"
+
+
+EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "topology/rack"}
+
+
+def indexed(job: str, index: int, pod_index: int) -> WorkloadPod:
+    labels = member(job, index).metadata.labels | {"batch.kubernetes.io/job-completion-index": str(pod_index)}
+    return pod(f"train-{job}-{index}-{pod_index}-x", labels)
+
+
+@pytest.mark.parametrize("is_on_template", [True, False])
+def test_pods_that_are_admitted_after_the_first_one_has_a_node_count_once_they_exist(is_on_template: bool) -> None:
+    """JobSet's webhook rejects them until then: a gang of four would wait for ever for the other three."""
+    workers = replicated("workers", 1, 4, annotations=EXCLUSIVE if is_on_template else {})
+    bare = job_set(workers)
+    top = bare if is_on_template else replace(bare, metadata=replace(bare.metadata, annotations=EXCLUSIVE))
+    first, other = "workers-replica-0-leader", "workers-replica-0-followers"
+    assert (leaf(indexed("workers", 0, 0), top), leaf(indexed("workers", 0, 3), top)) == (first, other)
+    alone = tree(grouped(indexed("workers", 0, 0), top, present={first}))
+    assert alone == picture("""
+        1/1
+          workers: 1/1
+            workers-replica-0: 1/2
+              workers-replica-0-leader: 1
+              workers-replica-0-followers: 3
+    """)
+    whole = tree(grouped(indexed("workers", 0, 0), top, present={first, other}))
+    assert whole == alone.replace("1/2", "2/2")
+
+
+def test_an_exclusive_topology_by_node_selectors_lets_no_pod_wait() -> None:
+    selectors = EXCLUSIVE | {"alpha.jobset.sigs.k8s.io/node-selector": "true"}
+    top = job_set(replicated("workers", 1, 4, annotations=selectors))
+    assert leaf(indexed("workers", 0, 3), top) == "workers-replica-0"
