@@ -111,8 +111,9 @@ class WorkloadSite:
         return {**own, "schedulerName": self.scheduler_name} if "schedulerName" in own else own
 
     async def change(self, owner: Raw, patch: Raw, **how: Any) -> Raw:
-        """A user's change of a workload."""
-        return await self.cluster.patch(KINDS[owner["kind"]], self.name, owner["metadata"]["name"], patch, **how)
+        """A user's change of a workload, for this scheduler."""
+        own = self._own(patch)
+        return await self.cluster.patch(KINDS[owner["kind"]], self.name, owner["metadata"]["name"], own, **how)
 
     async def read(self, owner: Raw) -> Raw:
         return await self.cluster.get(KINDS[owner["kind"]], self.name, owner["metadata"]["name"])
