@@ -72,13 +72,15 @@ def _candidates(objects: Objects, settings: GroupingSettings, *, has_manifests: 
     return [
         pod
         for pod in objects.pods
-        if (has_manifests or gang_of(pod) not in known) and _is_known_ours(pod) and _is_grouped(pod, settings)
+        if (has_manifests or gang_of(pod) not in known) and _may_be_ours(pod, settings) and _is_grouped(pod, settings)
     ]
 
 
-def _is_known_ours(pod: Pod) -> bool:
+def _may_be_ours(pod: Pod, settings: GroupingSettings) -> bool:
     """In files, a pod that runs and names neither scheduler nor PodGroup is anyone's: it only uses its node."""
-    return bool(pod.spec.scheduler_name or not pod.spec.node_name or pod.metadata.annotations.get(names.POD_GROUP))
+    if pod.spec.scheduler_name:
+        return pod.spec.scheduler_name in settings.schedulers
+    return not pod.spec.node_name or bool(pod.metadata.annotations.get(names.POD_GROUP))
 
 
 def _is_grouped(pod: Pod, settings: GroupingSettings) -> bool:
