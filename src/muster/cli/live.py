@@ -22,6 +22,8 @@ from muster.api.resources import Resource
 from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
+from muster.grouping.eligibility import has_foreign_group
+from muster.grouping.pod_reader import pod_of
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
@@ -50,8 +52,8 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
 
 
 def _with_owners(interned: Pod, pod: Pod) -> Pod:
-    """With what grouping reads, unless Kubernetes' own scheduler places the pod: those are not grouped."""
-    if pod.spec.scheduler_name == DEFAULT_SCHEDULER:
+    """With what grouping reads, unless Kubernetes' own scheduler places the pod, or its PodGroup is a user's."""
+    if pod.spec.scheduler_name == DEFAULT_SCHEDULER or has_foreign_group(pod_of(pod)):
         return interned
     kept = {name: text for name, text in pod.metadata.annotations.items() if name != LAST_APPLIED}
     metadata = replace(interned.metadata, annotations=kept, owner_references=pod.metadata.owner_references)

@@ -12,6 +12,7 @@ from muster.reporting.text import Line, Span, guides, many, table
 from muster.reporting.views import together
 
 MOST_NAMED = 5  # workloads or pods in one sentence
+MOST_NOTES = 10  # about pods of one kind of trouble
 UNWRITTEN = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 DEFAULT_SCHEDULER = "default-scheduler"  # Kubernetes' own
 
@@ -209,12 +210,18 @@ def notes(grouped: GroupedObjects, schedulers: Collection[str]) -> Iterator[str]
     unknown = [str(each.workload) for each in grouped.expanded if not each.pods and not each.has_controller]
     if unknown:
         yield f"muster does not make the pods of these; add the pods to see their PodGroups: {_listed(unknown)}"
-    yield from (f"{_pods_of(note)}: {note.why.message}; hint: {note.why.hint}" for note in grouped.notes)
+    yield from _bounded([f"{_pods_of(note)}: {note.why.message}; hint: {note.why.hint}" for note in grouped.notes])
 
 
 def ungrouped_notes(grouped: GroupedObjects) -> Iterator[str]:
     """Pods without a PodGroup, for verbs that show something else."""
-    return (f"{_not_grouped(missing)}; hint: {missing.why.hint}" for missing in grouped.ungrouped)
+    return _bounded([f"{_not_grouped(missing)}; hint: {missing.why.hint}" for missing in grouped.ungrouped])
+
+
+def _bounded(texts: Sequence[str]) -> Iterator[str]:
+    yield from texts[:MOST_NOTES]
+    if len(texts) > MOST_NOTES:
+        yield f"{len(texts) - MOST_NOTES} more workloads like that; `muster group` lists all"
 
 
 def _schedulers(expanded: Iterable[ExpandedWorkload], ours: Collection[str]) -> Iterator[str]:

@@ -13,11 +13,11 @@ from muster.api.core import Pod
 from muster.api.decoding import decode, encode
 from muster.api.fields import items, text
 from muster.api.names import DEFAULT_NAMESPACE
-from muster.api.objects import Objects, OtherObject
+from muster.api.objects import Objects, OtherObject, key
 from muster.api.resources import CRON_JOBS, PODS, RAY_JOBS, RAY_SERVICES
 from muster.errors import InputError
 from muster.grouping.manifests.checks import no_containers
-from muster.grouping.manifests.missing_replica_sets import missing_replica_sets
+from muster.grouping.manifests.replica_sets import missing_replica_sets, with_current_templates
 from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import ExpandedWorkload, Workload
 from muster.grouping.owners import MOST_OWNERS
@@ -43,12 +43,25 @@ def make_pods(objects: Objects, manifests: Sequence[OtherObject], settings: Grou
     existing = [plain_pod(pod) for pod in objects.pods if pod.metadata.owner_references]
     running = _names_of_owners(existing + [manifest.raw for manifest in manifests])
     raws = [manifest.raw for manifest in _without_live(manifests) if not _has_run(manifest.raw, running)]
-    between = list(missing_replica_sets(objects.pods, raws))
-    expansion = _expand([*existing, *between, *raws], manifests, settings)
+    between = missing_replica_sets(objects.pods, raws)
+    workloads = with_current_templates([*raws, *between], objects.pods)
+    expansion = _expand([*existing, *workloads], manifests, settings)
+    made = _without_existing(expansion.pods, objects)
     by_workload = {workload_of(manifest.raw): manifest for manifest in manifests}
-    pods = tuple(_decode(made, by_workload) for made in expansion.pods)
-    expanded = _expanded(by_workload, expansion.pods, running, settings)
+    pods = tuple(_decode(each, by_workload) for each in made)
+    expanded = _expanded(by_workload, made, running, settings)
     return FuturePods(pods, expansion.owners, tuple(expanded))
+
+
+def _without_existing(made: Sequence[ExpandedPod], objects: Objects) -> list[ExpandedPod]:
+    """Without pods that a controller would replace by one of the same name: those that exist stay."""
+    existing = {key(pod.metadata) for pod in objects.pods}
+    return [each for each in made if _key(each.pod) not in existing]
+
+
+def _key(raw: Raw) -> str:
+    place = workload_of(raw)
+    return f"{place.namespace}/{place.name}"
 
 
 def _expand(raws: Sequence[Raw], manifests: Sequence[OtherObject], settings: GroupingSettings) -> Expansion:

@@ -143,6 +143,38 @@ def test_a_deployment_counts_pods_whose_replica_set_is_not_given() -> None:
     assert {gang.workload.kind for gang in answer.gangs} == {"Deployment"}
 
 
+def test_a_deployment_counts_pods_of_a_template_that_an_api_server_filled_in() -> None:
+    """The manifest of a repository beside the ReplicaSet and the pods of a cluster."""
+    filled = template(dnsPolicy="ClusterFirst", restartPolicy="Always", terminationGracePeriodSeconds=30)
+    filled["metadata"]["labels"]["pod-template-hash"] = "5d4f"
+    metadata = {
+        "uid": "rs",
+        "labels": {"app": "main", "pod-template-hash": "5d4f"},
+        "ownerReferences": [{**reference("Deployment", "apps/v1", "web", "d"), "controller": True}],
+    }
+    replica_set = manifest("ReplicaSet", "apps/v1", "web-5d4f", {"replicas": 3, "template": filled}, **metadata)
+    existing = [pod(f"web-5d4f-{i}", reference("ReplicaSet", "apps/v1", "web-5d4f", "rs")) for i in range(3)]
+    answer = grouped(deployment(replicas=4), replica_set, *existing)
+    assert len(answer.objects.pods) == 4
+    assert {gang.workload.kind for gang in answer.gangs} == {"Deployment"}
+
+
+@pytest.mark.parametrize("name", ["stateful-set", "leader-worker-set", "leader-worker-set-segments"])
+def test_pods_of_another_revision_are_not_planned_twice(name: str) -> None:
+    """Hashes are those of the cluster: controllers here would replace the pods by others of the same names."""
+    raws = example(EXAMPLES / f"{name}.yaml")
+    first = grouped(*raws)
+    captured = as_cluster(first.objects)
+    for raw in captured:
+        labels = raw["metadata"]["labels"]
+        labels |= {label: "7c9f" for label in labels if label.endswith("revision-hash")}
+    second = grouped(*raws, *captured)
+    assert sorted(each.metadata.name for each in second.objects.pods) == sorted(
+        each.metadata.name for each in first.objects.pods
+    )
+    assert summary(second) == summary(first)
+
+
 def test_a_pod_whose_owner_is_not_given_is_reported_with_the_way_out() -> None:
     answer = grouped(pod("lost", reference("Job", "batch/v1", "gone", "1")))
     assert [(each.pods, each.why.reason) for each in answer.ungrouped] == [(("default/lost",), "OwnerNotFound")]
