@@ -1,6 +1,6 @@
 """`python -m bench.grouping [embedded|kubernetes] [PODS] [NODES]`: pods of LeaderWorkerSets, grouped and bound.
 
-In each of a few rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
+In each of two rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
 leaders of one StatefulSet, workers of another that belongs to the leader's pod. A control plane that stood by begins,
 groups and binds them: a PodGroup a group, a patch and a binding a pod. A bare client sends the same requests for as
 many pods, as many at once: nothing is watched, grouped, planned or reported. Then the same with pods that were grouped
@@ -38,7 +38,7 @@ from muster.scheduler.loop import Scheduler
 from muster.workloads.operators.crds import operator_crds
 
 LWS = "leaderworkerset.sigs.k8s.io"
-ROUNDS = 4
+ROUNDS = 2
 ONE_BY_ONE = 50  # groups
 
 
@@ -137,18 +137,17 @@ async def created(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
 
 async def measure(cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
     groups = pods // GANG
-    say(f"{nodes} nodes, {groups} groups of {GANG} in {ROUNDS} rounds, twice")
-    size = -(-6 * pods // nodes)
+    say(f"{nodes} nodes, {groups} groups of {GANG} in each of {ROUNDS} rounds, twice")
+    size = -(-5 * ROUNDS * pods // nodes)
     await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
     rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     for is_marked in (False, True):
         for number in range(ROUNDS):
-            some = groups * (number + 1) // ROUNDS - groups * number // ROUNDS
             name = f"set-{int(is_marked)}-{number}"
-            before = await bare(cluster, f"bare-{name}", some, nodes, is_marked) if number % 2 else 0.0
-            seconds = await controlled(cluster, name, some, is_marked)
-            theirs = before or await bare(cluster, f"bare-{name}", some, nodes, is_marked)
-            rates[is_marked].append((some * GANG / seconds, some * GANG / theirs))
+            before = await bare(cluster, f"bare-{name}", groups, nodes, is_marked) if number % 2 else 0.0
+            seconds = await controlled(cluster, name, groups, is_marked)
+            theirs = before or await bare(cluster, f"bare-{name}", groups, nodes, is_marked)
+            rates[is_marked].append((groups * GANG / seconds, groups * GANG / theirs))
             say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[is_marked][-1]))
     say("groups come one by one")
     return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], await one_by_one(cluster), peak())
@@ -161,7 +160,6 @@ async def controlled(cluster: Cluster, name: str, groups: int, is_marked: bool) 
         await rested(cluster)
         began = time.monotonic()
         lead.leading = True
-        lead.term = 1
         grouper.lead()
         scheduler.wake()
         await notes.until(groups * GANG)
@@ -230,7 +228,6 @@ async def join(cluster: Cluster, raw: Raw, group: str) -> None:
 async def one_by_one(cluster: Cluster) -> list[float]:
     async with control_plane(cluster) as (notes, lead, grouper, scheduler, times):
         lead.leading = True
-        lead.term = 1
         grouper.lead()
         scheduler.wake()
         while not notes.cycles:

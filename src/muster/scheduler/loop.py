@@ -59,6 +59,7 @@ class Scheduler:
         self.memory = AnswerCache()  # of earlier cycles (X7)
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self._trigger.wake)
         write_pool = WritePool(self.settings.bind_concurrency, self._trigger.settled_late)
+        self._writers: list[Callable[[], bool]] = [lambda: write_pool.is_sending]
         self.status_writer = self._make_status_writer(reports_orphan)
         self.events = self._make_events(write_pool)
         self.applier = self._make_applier(write_pool)
@@ -69,7 +70,14 @@ class Scheduler:
     def _make_status_writer(self, reports_orphan: Callable[[Pod], bool]) -> StatusWriter:
         retries, seconds = RetryTimer(self._trigger), float(self.settings.bind_timeout_seconds)
         return StatusWriter(
-            self.cluster, self.leadership, self.clock, seconds, self.observer, retries.report, reports_orphan
+            self.cluster,
+            self.leadership,
+            self.clock,
+            seconds,
+            self.observer,
+            retries.report,
+            reports_orphan,
+            self._is_writing,
         )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:
@@ -80,7 +88,7 @@ class Scheduler:
             self.clock,
             self.wall,
             self.watched.cache.pod_group,
-            lambda: not write_pool.at_rest,
+            lambda: not write_pool.at_rest or self._is_writing(),
             self.observer,
             float(self.settings.bind_timeout_seconds),
         )
@@ -150,6 +158,13 @@ class Scheduler:
     def results(self) -> tuple[int, int]:
         """Differs after every result: a cycle that ended, a write that was answered. Steps of a plan are no result."""
         return self.runner.ended_cycles, self.applier.write_pool.answers
+
+    def yield_to(self, is_writing: Callable[[], bool]) -> None:
+        """Statuses and events wait while another part of the control plane writes what pods wait for."""
+        self._writers.append(is_writing)
+
+    def _is_writing(self) -> bool:
+        return any(is_writing() for is_writing in self._writers)
 
     def wake(self) -> None:
         """Something changed: plan soon."""

@@ -25,6 +25,7 @@ def build_grouper(
         settings.scheduling.namespaces,
     )
     scheduler.watched.listeners.append(grouper.handle)
+    scheduler.yield_to(lambda: grouper.is_writing)
     return grouper
 
 

@@ -80,6 +80,11 @@ class Grouper:
         """Whether every gang is written and every report made, and nothing is to be tried again."""
         return self.assigner.is_idle and not len(self._gangs) and not len(self.reports)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether requests are in flight."""
+        return self._writer.in_flight > 0
+
     # what changes
 
     def handle(self, resource: Resource, event: ReflectorEvent) -> None:
@@ -210,9 +215,13 @@ class Grouper:
         desired = self._desired(gang, active, members)
         if desired is None:
             return True
+        is_new = self._pod_group(gang) is None and record.applied is None
+        if is_new:  # the scheduler then sees a gang at once, and reports no pods that are only on their way
+            await self._join(active, record, term)
         is_accepted = await self._apply(gang, desired, active, record, term)
-        exists = is_accepted or self._pod_group(gang) is not None
-        return (not exists or await self._join(active, record, term)) and is_accepted
+        if not is_new:
+            await self._join(active, record, term)
+        return is_accepted
 
     def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
         """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
@@ -232,14 +241,20 @@ class Grouper:
             return True
         outcome = await self._writer.apply(keep_existing(desired, existing), record.yielded, term)
         if isinstance(outcome, RefusedPodGroup):
-            self._refused(desired, outcome.message, members, record, term)
+            self._refused(desired, outcome.message, members, record, existing, term)
             return False
         record.applied, record.version, record.yielded = desired, outcome.version, outcome.yielded
         record.refused = None
         return True
 
     def _refused(
-        self, desired: PodGroup, why: str, members: Sequence[GroupedPod], record: GangRecord, term: int
+        self,
+        desired: PodGroup,
+        why: str,
+        members: Sequence[GroupedPod],
+        record: GangRecord,
+        existing: PodGroup | None,
+        term: int,
     ) -> None:
         """Says on the pods why their PodGroup is not stored."""
         if record.refused == desired:
@@ -251,11 +266,12 @@ class Grouper:
             f"podgroup `{desired.metadata.name}` is refused: {why}",
             "correct the workload; muster tries again when it changes, and from time to time",
         )
+        is_final = existing is None
         for member in members:
-            self.reports.add(member.pod.metadata, text, False, term)
+            self.reports.add(member.pod.metadata, text, is_final, term)
 
-    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
-        """Whether every pod carries its mark; a few at a time."""
+    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> None:
+        """Marks every pod of the gang that is not marked yet, a few at a time."""
         todo = iter([member for member in members if self._is_unmarked(member, record)])
         results = await asyncio.gather(
             *(self._join_some(todo, record, term) for _ in range(JOINS_AT_ONCE)), return_exceptions=True
@@ -263,7 +279,6 @@ class Grouper:
         for error in results:
             if isinstance(error, BaseException):
                 raise error
-        return True
 
     async def _join_some(self, todo: Iterator[GroupedPod], record: GangRecord, term: int) -> None:
         for member in todo:

@@ -48,6 +48,7 @@ class GroupingWriter:
     ) -> None:
         self._cluster, self._leadership, self._seconds = cluster, leadership, seconds
         self._slots = asyncio.Semaphore(concurrency)
+        self.in_flight = 0  # requests
         self._written = written  # called with the kind of each write that was accepted
 
     async def apply(self, desired: PodGroup, yielded: frozenset[str], term: int) -> AppliedPodGroup | RefusedPodGroup:
@@ -106,8 +107,12 @@ class GroupingWriter:
         async with self._slots:
             if not leads_in(self._leadership, term):
                 raise LeadershipLost
-            async with within_leadership(self._leadership, self._seconds):
-                yield
+            self.in_flight += 1
+            try:
+                async with within_leadership(self._leadership, self._seconds):
+                    yield
+            finally:
+                self.in_flight -= 1
 
 
 def _is_other_uid(error: ApiError) -> bool:

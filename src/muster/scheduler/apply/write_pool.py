@@ -83,6 +83,11 @@ class PendingWrites:
         return owner in self._owners
 
     @property
+    def is_sending(self) -> bool:
+        """Whether requests are in flight or wait for a place."""
+        return self._in_flight > 0
+
+    @property
     def unsettled(self) -> frozenset[str]:
         """The owners of writes that were sent and are not settled."""
         return frozenset(name for name, owner in self._owners.items() if owner.unsettled)
@@ -203,6 +208,11 @@ class WritePool:
     def at_rest(self) -> bool:
         """No write is in flight or unconfirmed."""
         return not self._pending.unsettled
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether requests are in flight or wait for a place."""
+        return self._pending.is_sending
 
     @property
     def unsettled(self) -> frozenset[str]:

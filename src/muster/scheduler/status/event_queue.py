@@ -33,6 +33,15 @@ FULL, NOT_TAKEN = "QueueFull", "NotTaken"  # why events are dropped
 Done = Binding | Eviction
 
 
+async def yield_while(is_busy: Callable[[], bool]) -> bool:
+    """Waits until no write is in flight, up to a limit: a busy cluster has events, too. Whether none is."""
+    for _ in range(int(LONGEST_YIELD_SECONDS / YIELD_SECONDS)):
+        if not is_busy():
+            return True
+        await asyncio.sleep(YIELD_SECONDS)
+    return False
+
+
 class PodEvent(Struct, frozen=True):
     """A binding or an eviction of one pod."""
 
@@ -96,19 +105,11 @@ class EventQueue:
             self._woken.clear()
             await asyncio.sleep(GATHER_SECONDS)
             while self._pods or self._groups:
-                is_free = await self._yield()
+                is_free = await yield_while(self.is_busy)
                 for _ in range(ROUNDS):
                     await self._send_some()
                     if not (self._pods or self._groups) or (is_free and self.is_busy()):
                         break
-
-    async def _yield(self) -> bool:
-        """Waits until no write is in flight, up to a limit: a busy cluster has events, too. Whether none is."""
-        for _ in range(int(LONGEST_YIELD_SECONDS / YIELD_SECONDS)):
-            if not self.is_busy():
-                return True
-            await asyncio.sleep(YIELD_SECONDS)
-        return False
 
     async def _send_some(self) -> None:
         batch = list(self._next(AT_ONCE))

@@ -1,8 +1,8 @@
 """Writes statuses, conditions, annotations and events after a cycle (E1-E3).
 
-Rule 1: a loop of its own, on the latest outcome: a newer outcome replaces updates that are not sent yet, and scheduling
-never waits for them. Rule 2: one update of an object at a time, and only what differs from what is stored; a lost one
-is written again after the next cycle.
+Rule 1: a loop of its own, on the latest outcome, behind the bindings: a newer outcome replaces updates that are not
+sent yet, and scheduling never waits for them. Rule 2: one update of an object at a time, and only what differs from
+what is stored; a lost one is written again after the next cycle.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.observer import NoObserver, Observer
+from muster.scheduler.status.event_queue import yield_while
 from muster.scheduler.status.gang_events import about_gang, about_group, about_stray
 from muster.validation.pods.membership import gang_of
 
@@ -44,7 +45,7 @@ log = structlog.get_logger()
 CONFLICT = 409
 AGAIN_SECONDS = 300.0  # the same event about the same object is not written more often
 RECEIVED_SECONDS = 5.0  # how long an update that the cache does not have yet is not written again
-AT_ONCE = 16  # updates: few, as bindings come first
+AT_ONCE, AT_ONCE_BUSY = 16, 2  # updates: few, as bindings come first; fewer while these are in flight
 SHOWN = 5  # failures that are logged
 SILENT_SECONDS = 60.0  # between log lines about failures
 JSON: PatchType = "application/json-patch+json"
@@ -93,9 +94,11 @@ class StatusWriter:
         observer: Observer | None = None,
         again: Callable[[bool], None] = lambda _: None,
         reports_orphan: Callable[[Pod], bool] = lambda _: True,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
         self.observer: Observer = observer or NoObserver()
+        self.is_busy = is_busy  # whether bindings or evictions are in flight
         self.again = again  # called when all updates are sent, with whether one failed
         self.reported_cycle = 0  # the last one whose updates are written or replaced by later ones
         self._latest: CycleOutcome | None = None
@@ -137,6 +140,7 @@ class StatusWriter:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._woken.wait()
+                await yield_while(self.is_busy)
                 self._woken.clear()
                 cycle, self._latest = self._latest, None
                 if cycle is not None:
@@ -163,7 +167,8 @@ class StatusWriter:
         self._number, self._term = cycle.number, cycle.term
 
     def _send_next(self, tasks: asyncio.TaskGroup) -> None:
-        while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
+        most = AT_ONCE_BUSY if self.is_busy() else AT_ONCE
+        while len(self._busy) < most and (address := self._next()) is not None:
             self._busy[address] = asyncio.Event()
             tasks.create_task(self._send(address, self._updates.pop(address), self._term, tasks))
         if not self._busy:
