@@ -12,6 +12,7 @@ from muster.grouping.group import Assignment
 from muster.grouping.types import WorkloadPod
 from muster.kube.cluster import Raw
 
+CONFIRM_SECONDS = 60.0  # a PodGroup that the cache does not have so long after its apply is applied again
 MARKED_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY)
 
 
@@ -20,21 +21,39 @@ class GangRecord(Struct):
 
     applied: PodGroup | None = None  # the last PodGroup that the API server accepted from us; None: none, or it is gone
     version: tuple[str, int] = ("", 0)  # uid and generation of the PodGroup after that
+    applied_at: float = 0.0  # by the clock of the grouper
+    deleted_uid: str = ""  # of the PodGroup that a watch showed as deleted, maybe before the answer to its apply came
     yielded: frozenset[str] = frozenset()  # fields that other managers keep
     refused: PodGroup | None = None  # the last PodGroup that the API server refused
     joined: dict[str, tuple[str, "Mark"]] = {}  # by pod: its uid and the mark that it got, until the cache has it
     empty_since: float | None = None  # by the clock of the grouper
 
-    def is_applied(self, desired: PodGroup, existing: PodGroup | None) -> bool:
+    def is_applied(self, desired: PodGroup, existing: PodGroup | None, now: float) -> bool:
         """Whether nothing has to be written. `existing` is what the cache has, which may be behind our own write."""
         if existing is None:
-            return self.applied == desired
+            return self.applied == desired and now - self.applied_at < CONFIRM_SECONDS
         meta = existing.metadata
         if meta.annotations.get(names.GROUPING) == desired.metadata.annotations[names.GROUPING]:
             self.applied = desired
             return True
         is_behind = meta.uid == self.version[0] and meta.generation <= self.version[1]
         return is_behind and self.applied == desired
+
+    def set_applied(self, desired: PodGroup, version: tuple[str, int], yielded: frozenset[str], now: float) -> None:
+        """The API server accepted it; where the watch showed its deletion before that, it is gone already."""
+        self.applied = desired if version[0] != self.deleted_uid else None
+        self.version, self.yielded, self.applied_at, self.refused = version, yielded, now, None
+
+    def set_deleted(self, uid: str) -> None:
+        """A watch showed that the PodGroup is gone."""
+        self.applied, self.deleted_uid = None, uid
+
+    def confirm(self, member: GroupedPod) -> None:
+        """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again."""
+        meta = member.pod.metadata
+        uid, mark = self.joined.get(meta.name, ("", None))
+        if mark is not None and uid == meta.uid and has_mark(member, mark):
+            del self.joined[meta.name]
 
 
 class Mark(Struct, frozen=True):
@@ -84,7 +103,12 @@ def representative(members: Sequence[GroupedPod]) -> Assignment:
 
 
 def leaves_of(members: Sequence[GroupedPod]) -> Iterator[str]:
-    """Leaves that have pods."""
+    """Leaves that have pods: of a pod whose owners are not known yet, the one it joined."""
     for member in members:
-        if isinstance(member.placing, Assignment):
-            yield member.placing.gang.leaf
+        match member.placing:
+            case Assignment(gang=gang):
+                yield gang.leaf
+            case None:
+                yield member.pod.metadata.labels.get(names.SUBGROUP, "")
+            case _:
+                continue

@@ -18,10 +18,17 @@ from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
 from muster.config.settings import PodGrouping
 from muster.controllers.grouper.apply_configuration import keep_existing, with_digest
 from muster.controllers.grouper.assigner import Assigner
-from muster.controllers.grouper.gang_record import GangRecord, has_mark, leaves_of, mark_of, representative
+from muster.controllers.grouper.gang_record import (
+    CONFIRM_SECONDS,
+    GangRecord,
+    has_mark,
+    leaves_of,
+    mark_of,
+    representative,
+)
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
 from muster.controllers.grouper.grouping_reports import GroupingReports
-from muster.controllers.grouper.grouping_writer import GroupingWriter, LeadershipLost, RefusedPodGroup
+from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.types import Ungrouped
@@ -103,6 +110,9 @@ class Grouper:
         match event:
             case ObjectUpdated(object=raw):
                 self.assigner.put(raw)
+                member = self.assigner.members.get("/".join(identity(raw)))
+                if member is not None and member.gang in self._records:
+                    self._records[member.gang].confirm(member)
             case ObjectDeleted(object=raw):
                 self.assigner.drop(raw)
             case _:
@@ -124,7 +134,7 @@ class Grouper:
                 gang, is_ours = "/".join(identity(raw)), False
                 self._versions.pop(gang, None)
                 if gang in self._records:
-                    self._records[gang].applied = None
+                    self._records[gang].set_deleted(raw["metadata"].get("uid", ""))
             case _:
                 return
         if is_ours or self.assigner.members.has_gang(gang):
@@ -147,6 +157,8 @@ class Grouper:
     def _assigned(self, before: GroupedPod | None, after: GroupedPod | None) -> None:
         for gang in {member.gang for member in (before, after) if member is not None and member.gang}:
             self._gangs.add(gang)
+        if before is not None and before.gang in self._records and (after is None or after.gang != before.gang):
+            self._records[before.gang].joined.pop(before.pod.metadata.name, None)
         if after is not None:
             self._report(after)
 
@@ -206,7 +218,7 @@ class Grouper:
 
     async def _write(self, gang: str, record: GangRecord, term: int) -> bool:
         members = self.assigner.members.of_gang(gang)
-        active = [member for member in members if not member.pod.is_finished]
+        active = [member for member in members if _is_active(member)]
         if not active:
             return await self._retire(gang, members, record, term)
         record.empty_since = None
@@ -216,11 +228,14 @@ class Grouper:
         if desired is None:
             return True
         is_new = self._pod_group(gang) is None and record.applied is None
+        refused = None
         if is_new:  # the scheduler then sees a gang at once, and reports no pods that are only on their way
-            await self._join(active, record, term)
+            refused = await self._join(active, record, term)
         is_accepted = await self._apply(gang, desired, active, record, term)
         if not is_new:
-            await self._join(active, record, term)
+            refused = await self._join(active, record, term)
+        if refused is not None:
+            raise refused
         return is_accepted
 
     def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
@@ -237,14 +252,15 @@ class Grouper:
     ) -> bool:
         """Whether the API server has the PodGroup, as far as others did not change it."""
         existing = self._pod_group(gang)
-        if record.is_applied(desired, existing):
+        if record.is_applied(desired, existing, self._clock()):
             return True
         outcome = await self._writer.apply(keep_existing(desired, existing), record.yielded, term)
         if isinstance(outcome, RefusedPodGroup):
             self._refused(desired, outcome.message, members, record, existing, term)
             return False
-        record.applied, record.version, record.yielded = desired, outcome.version, outcome.yielded
-        record.refused = None
+        record.set_applied(desired, outcome.version, outcome.yielded, self._clock())
+        if existing is None:  # the watch brings it; where it does not, it may be gone again
+            self._gangs.add_later(gang, CONFIRM_SECONDS)
         return True
 
     def _refused(
@@ -270,22 +286,41 @@ class Grouper:
         for member in members:
             self.reports.add(member.pod.metadata, text, is_final, term)
 
-    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> None:
-        """Marks every pod of the gang that is not marked yet, a few at a time."""
+    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> ApiError | None:
+        """Marks every pod of the gang that is not marked yet, a few at a time; returns why some may not be."""
         todo = iter([member for member in members if self._is_unmarked(member, record)])
+        refusals: list[ApiError] = []
         results = await asyncio.gather(
-            *(self._join_some(todo, record, term) for _ in range(JOINS_AT_ONCE)), return_exceptions=True
+            *(self._join_some(todo, record, term, refusals) for _ in range(JOINS_AT_ONCE)), return_exceptions=True
         )
         for error in results:
             if isinstance(error, BaseException):
                 raise error
+        return refusals[0] if refusals else None
 
-    async def _join_some(self, todo: Iterator[GroupedPod], record: GangRecord, term: int) -> None:
+    async def _join_some(
+        self, todo: Iterator[GroupedPod], record: GangRecord, term: int, refusals: list[ApiError]
+    ) -> None:
+        """A pod that may not be changed holds up no other; an API server that does not answer gets a pause."""
         for member in todo:
-            meta, mark = member.pod.metadata, mark_of(member)
-            if await self._writer.join(meta, mark.annotations, mark.labels, term):
-                record.joined[meta.name] = meta.uid, mark
-                self._observer.pod_grouped(self._clock() - member.seen_at)
+            try:
+                await self._join_one(member, record, term)
+            except ApiError as error:
+                if error.status not in REFUSED:
+                    raise
+                refusals.append(error)
+
+    async def _join_one(self, member: GroupedPod, record: GangRecord, term: int) -> None:
+        meta, mark = member.pod.metadata, mark_of(member)
+        record.joined[meta.name] = meta.uid, mark  # before the request: the watch may be faster than its answer
+        is_joined = False
+        try:
+            is_joined = await self._writer.join(meta, mark.annotations, mark.labels, term)
+        finally:
+            if not is_joined:
+                record.joined.pop(meta.name, None)
+        if is_joined:
+            self._observer.pod_grouped(self._clock() - member.seen_at)
 
     def _is_unmarked(self, member: GroupedPod, record: GangRecord) -> bool:
         meta, mark = member.pod.metadata, mark_of(member)
@@ -312,6 +347,14 @@ class Grouper:
         return True
 
 
+def _is_active(member: GroupedPod) -> bool:
+    return isinstance(member.placing, Assignment) and not member.pod.is_finished
+
+
 def _is_over(member: GroupedPod) -> bool:
-    """Whether a finished pod belongs to a workload that has finished."""
-    return isinstance(member.placing, Assignment) and member.placing.request.owner.is_finished
+    """Whether a finished pod belongs to a workload that has finished: of a CronJob, to a run that has."""
+    if not isinstance(member.placing, Assignment):
+        return False
+    request, owner = member.placing.request, member.placing.gang.owner
+    owners = {each.metadata.uid: each for each in request.owners}
+    return owners.get(owner.uid if owner else "", request.owner).is_finished
