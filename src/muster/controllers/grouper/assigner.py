@@ -18,7 +18,7 @@ from muster.api.resources import PODS, Resource
 from muster.controllers.grouper.gang_record import has_only_joined
 from muster.controllers.grouper.members import GroupedPod, MemberIndex, Placing
 from muster.controllers.grouper.owner_cache import OwnerCache
-from muster.grouping.eligibility import is_grouped
+from muster.grouping.eligibility import has_our_group, is_grouped
 from muster.grouping.group import Assignment, assign
 from muster.grouping.owners import Missing, OwnersUnsynced, walk_owners
 from muster.grouping.pod_reader import read_pod
@@ -156,7 +156,7 @@ class Assigner:
         references: list[OwnerReference] = []
         placing, is_settled = self.place(member.pod, partial(self._lookup, references))
         is_lost = member.has_lost_owner if placing is None else _has_lost_owner(placing)
-        if placing is None or (isinstance(placing, Ungrouped) and _was_grouped(member)):
+        if placing is None or _is_worse(placing, member):
             placing = member.placing if isinstance(member.placing, Assignment) else None
         awaited = "" if is_settled else f"{references[-1].api_version} {references[-1].kind}"
         uids = frozenset(reference.uid for reference in references)
@@ -186,6 +186,13 @@ def _has_lost_owner(placing: Placing) -> bool:
     return isinstance(placing, Ungrouped) and placing.reason in LOST_OWNER
 
 
-def _was_grouped(member: GroupedPod) -> bool:
-    """Whether the pod has a gang already, of this process or of an earlier one."""
-    return isinstance(member.placing, Assignment) or names.GROUPED_BY in member.pod.metadata.annotations
+def _is_worse(placing: Placing, member: GroupedPod) -> bool:
+    """Whether the gang that a pod has, of this process or of an earlier one, was chosen by more than is known now."""
+    joined = member.pod.metadata.annotations.get(names.POD_GROUP) if has_our_group(member.pod) else None
+    match placing:
+        case Ungrouped():
+            return isinstance(member.placing, Assignment) or names.GROUPED_BY in member.pod.metadata.annotations
+        case Assignment(notes=notes, gang=gang):
+            return bool(notes) and member.placing is None and joined not in (None, gang.name)
+        case None:
+            return False

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.objects import key
+from muster.grouping.eligibility import has_our_group
 from muster.grouping.group import Assignment
 from muster.grouping.types import Ungrouped, WorkloadPod
 
@@ -26,10 +27,16 @@ class GroupedPod(Struct, frozen=True):
 
     @property
     def gang(self) -> str:
-        """Its PodGroup by `namespace/name`; empty: it has none."""
-        if not isinstance(self.placing, Assignment):
-            return ""
-        return f"{self.pod.metadata.namespace or names.DEFAULT_NAMESPACE}/{self.placing.gang.name}"
+        """Its PodGroup by `namespace/name`: while its owners are not known, the one it joined; empty: it has none."""
+        meta = self.pod.metadata
+        match self.placing:
+            case Assignment(gang=gang):
+                name = gang.name
+            case None if has_our_group(self.pod):
+                name = meta.annotations[names.POD_GROUP]
+            case _:
+                return ""
+        return f"{meta.namespace or names.DEFAULT_NAMESPACE}/{name}"
 
     @property
     def will_terminate(self) -> bool:

@@ -58,7 +58,10 @@ class OwnerCache:
             return "Unlisted"
         owner = self._watch(resource).find(reference, namespace)
         is_doubtful = owner == "NotFound" or (isinstance(owner, Owner) and owner.metadata.uid != reference.uid)
-        return self._read_answer(resource, reference, namespace) if is_doubtful else owner
+        if is_doubtful:
+            return self._read_answer(resource, reference, namespace)
+        self._answers.pop((resource, namespace, reference.name, reference.uid), None)  # the watch knows better now
+        return owner
 
     def _resource(self, reference: OwnerReference) -> Resource | None:
         """The kind of an owner; None: it may not be read."""
