@@ -56,7 +56,10 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
 @suppositions
 @options.output("table", "json", "yaml")
 @click.option(
-    "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled, after the what-if changes if any."
+    "--require-all",
+    is_flag=True,
+    help="Exit with 1 unless every gang is scheduled and every pod of a workload has one, after the what-if changes if "
+    "any.",
 )
 @click.option(
     "--steps",
@@ -106,15 +109,16 @@ def command(
     if any(supposed.values()):
         what_if = _what_if(files, policy, max_file_mib, **supposed)
         _print(form, what_if.lines(), what_if.to_dict)
-        decided, objects = what_if.after.decided, what_if.supposed.objects
+        decided, objects, grouped = what_if.after.decided, what_if.supposed.objects, what_if.grouped
     else:
-        objects = inputs.load_grouped(files, max_file_mib, schedulers).objects
+        grouped = inputs.load_grouped(files, max_file_mib, schedulers)
+        objects = grouped.objects
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
     inputs.note_orphans(orphans(objects, schedulers))
-    unscheduled = any(gang.verdict != "Scheduled" for gang in decided.gangs)
-    return 1 if require_all and unscheduled else 0
+    is_complete = not grouped.ungrouped and all(gang.verdict == "Scheduled" for gang in decided.gangs)
+    return 1 if require_all and not is_complete else 0
 
 
 def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]]) -> None:

@@ -175,6 +175,18 @@ def test_a_plain_workload_is_planned(write: Write) -> None:
     assert "left alone" not in result.stderr
 
 
+@pytest.mark.parametrize("option", [(), ("--with",)])
+def test_require_all_fails_where_pods_of_a_workload_get_no_gang(write: Write, option: tuple[str, ...]) -> None:
+    """A pipeline must not pass a workload whose pods would never run."""
+    invalid = job()
+    invalid["metadata"]["annotations"] = {"kai.scheduler/batch-min-member": "many"}
+    files = write(node(), name="cluster.yaml"), *option, write(invalid)
+    assert run("plan", *files).return_value == 0
+    result = run("plan", "--require-all", *files)
+    assert result.return_value == 1
+    assert "kai.scheduler/batch-min-member" in result.stderr
+
+
 def test_a_workload_that_does_not_fit_waits(write: Write) -> None:
     result = run("plan", "--require-all", write(node(cpu="2"), pytorch_job(workers=4)))
     assert result.return_value == 1
