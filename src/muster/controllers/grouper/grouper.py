@@ -21,7 +21,7 @@ from muster.controllers.grouper.assigner import Assigner
 from muster.controllers.grouper.gang_record import (
     CONFIRM_SECONDS,
     GangRecord,
-    has_mark,
+    is_marked,
     leaves_of,
     mark_of,
     representative,
@@ -42,6 +42,8 @@ log = structlog.get_logger()
 WORKERS = 32  # gangs that are written at once; the writer bounds requests
 JOINS_AT_ONCE = 8  # pods of one gang: a gang of 5,000 leaves room for others
 WRITE_SECONDS = 10.0
+PER_POD_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 1.0  # changes of many pods of a gang are written together
+FEW_PODS = 500  # below, a change is written at once
 
 
 class Grouper:
@@ -134,7 +136,7 @@ class Grouper:
                 gang, is_ours = "/".join(identity(raw)), False
                 self._versions.pop(gang, None)
                 if gang in self._records:
-                    self._records[gang].set_deleted(raw["metadata"].get("uid", ""))
+                    self._records[gang].set_deleted(raw["metadata"].get("uid", ""), self._clock())
             case _:
                 return
         if is_ours or self.assigner.members.has_gang(gang):
@@ -156,11 +158,18 @@ class Grouper:
 
     def _assigned(self, before: GroupedPod | None, after: GroupedPod | None) -> None:
         for gang in {member.gang for member in (before, after) if member is not None and member.gang}:
-            self._gangs.add(gang)
+            self._add_soon(gang)
         if before is not None and before.gang in self._records and (after is None or after.gang != before.gang):
             self._records[before.gang].joined.pop(before.pod.metadata.name, None)
         if after is not None:
             self._report(after)
+
+    def _add_soon(self, gang: str) -> None:
+        size = self._records[gang].size if gang in self._records else 0
+        if size < FEW_PODS:
+            self._gangs.add(gang)
+        else:
+            self._gangs.add_later(gang, min(LONGEST_DELAY_SECONDS, PER_POD_SECONDS * size))
 
     def lead(self) -> None:
         """Leadership has begun: everything is looked at again, as another leader may have written."""
@@ -218,12 +227,13 @@ class Grouper:
 
     async def _write(self, gang: str, record: GangRecord, term: int) -> bool:
         members = self.assigner.members.of_gang(gang)
+        record.size = len(members)
         active = [member for member in members if _is_active(member)]
         if not active:
             return await self._retire(gang, members, record, term)
         record.empty_since = None
-        if self._pod_group(gang) is None and all(member.will_terminate for member in active):
-            return True  # the garbage collector deleted it with its owner, and would delete another one as well
+        if self._pod_group(gang) is None and not self._may_create(gang, active, record):
+            return True
         desired = self._desired(gang, active, members)
         if desired is None:
             return True
@@ -237,6 +247,13 @@ class Grouper:
         if refused is not None:
             raise refused
         return is_accepted
+
+    def _may_create(self, gang: str, active: Sequence[GroupedPod], record: GangRecord) -> bool:
+        """Whether the PodGroup is not one that the garbage collector deleted with its owner: it would do so again."""
+        if (seconds := record.gone_seconds_left(self._clock())) > 0:
+            self._gangs.add_later(gang, seconds)
+            return False
+        return not all(member.will_terminate for member in active)
 
     def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
         """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
@@ -323,11 +340,11 @@ class Grouper:
             self._observer.pod_grouped(self._clock() - member.seen_at)
 
     def _is_unmarked(self, member: GroupedPod, record: GangRecord) -> bool:
-        meta, mark = member.pod.metadata, mark_of(member)
-        if has_mark(member, mark):
+        meta = member.pod.metadata
+        if is_marked(member):
             record.joined.pop(meta.name, None)
             return False
-        return record.joined.get(meta.name) != (meta.uid, mark)
+        return record.joined.get(meta.name) != (meta.uid, mark_of(member))
 
     async def _retire(self, gang: str, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
         """Deletes a PodGroup of the grouper once its pods are gone for long enough, or its workload has finished."""

@@ -198,7 +198,7 @@ async def test_a_deleted_owner_takes_its_podgroup_along() -> None:
     owner = world.create(JOBS, "train", annotations={"kai.scheduler/batch-min-member": "1"})
     world.pod("train-0", owner)
     async with world.grouping() as live:
-        await live.until(lambda: world.membership()["train-0"][0])
+        await live.until(lambda: world.group_of("train-0"))
         world.store.delete(JOBS, "default", "train")
         await live.until(lambda: not world.groups())
         await live.settle()
