@@ -36,6 +36,11 @@ class WorkQueue(Generic[K]):
         """Whether nothing is to be done now; keys may still wait for their time."""
         return not self._waiting and not self._working
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether a key failed and is to be tried again."""
+        return bool(self._backoffs)
+
     def add(self, key: K) -> None:
         """Reconcile it soon; at once, even where it waits for its time."""
         if timer := self._timers.pop(key, None):
