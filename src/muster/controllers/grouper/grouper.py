@@ -87,7 +87,7 @@ class Grouper:
     @property
     def is_settled(self) -> bool:
         """Whether every gang is written and every report made, and nothing is to be tried again."""
-        return self.assigner.is_idle and not len(self._gangs) and not len(self.reports)
+        return self.is_idle and not self._gangs.has_failures and not len(self.reports)
 
     @property
     def is_writing(self) -> bool:
