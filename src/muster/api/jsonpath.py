@@ -1,4 +1,7 @@
-"""The JSONPath of printer columns and of users' own kinds: `.a.b`, `[0]`, `[*]`, `['a.b']`, `[?(@.type=="Ready")]`."""
+"""The JSONPath of printer columns and of users' own kinds.
+
+`.a.b`, `[0]`, `[-1:]`, `[*]`, `['a.b']`, `[?(@.type=="Ready")]`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 _STEP = re.compile(
-    r"""\.?(?P<field>(?:[\w\-/]|\\\.)+)|\[(?P<index>-?\d+)\]|(?P<all>\[\*\]|\.\*)|\[['"](?P<quoted>[^'"]+)['"]\]"""
+    r"""\.?(?P<field>(?:[\w\-/]|\\\.)+)|\[(?P<index>-?\d{1,9})\]|\[(?P<range>(?:-?\d{1,9})?:(?:-?\d{1,9})?)\]"""
+    r"""|(?P<all>\[\*\]|\.\*)|\[['"](?P<quoted>[^'"]+)['"]\]"""
     r"""|\[\?\(@\.(?P<where>[\w.]+)\s*==\s*['"]?(?P<value>[^'")]*)['"]?\)\]"""
 )
 
@@ -31,6 +35,8 @@ def _step(step: re.Match[str]) -> tuple[str, str]:
         return ("where", f"{step['where']}={step['value']}")
     if step["all"]:
         return ("all", "")
+    if step["range"]:
+        return ("range", step["range"])
     if step["index"]:
         return ("index", step["index"])
     return ("field", (step["field"] or step["quoted"]).replace("\\.", "."))
@@ -55,6 +61,9 @@ def _inner(value: Any, operation: str, operand: str) -> Iterator[Any]:
             yield value.get(operand)
         case "index", list() if -len(value) <= int(operand) < len(value):
             yield value[int(operand)]
+        case "range", list():
+            start, end = (int(text) if text else None for text in operand.split(":"))
+            yield from value[start:end]
         case "all", list():
             yield from value
         case "all", dict():
