@@ -66,6 +66,9 @@ def command(
     Nodes and topologies in FILE replace the built-in ones. Namespaces that objects name are created. A folder of
     `muster snapshot` starts as the captured cluster, with its running pods.
 
+    Jobs, Deployments, StatefulSets, LeaderWorkerSets, JobSets, PyTorchJobs, RayClusters and others get pods as on a
+    cluster with their operators, in gangs: say `schedulerName: muster` in their pod templates.
+
     An annotation makes a simulated node or pod fail: `kubectl annotate node NAME muster.dev/fail=true`. Remove it to
     heal: `kubectl annotate node NAME muster.dev/fail-`.
 
@@ -74,6 +77,7 @@ def command(
       muster up --demo
       muster up --nodes 16 --gpus 4 --topology zone=2,rack=4 my-workload.yaml
       muster up examples/cluster examples/dynamo-inference.yaml
+      muster up examples/workloads/leader-worker-set.yaml
       kubectl --kubeconfig muster.kubeconfig get podgroups -A -w
     """
     domains_by_level = datacenter.parse_levels(topology)

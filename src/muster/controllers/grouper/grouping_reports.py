@@ -1,4 +1,4 @@
-"""What pods are told about their grouping: an Event, and `PodScheduled=False` where they get no PodGroup (N4).
+"""Reports on pods about their grouping: an Event, and `PodScheduled=False` where they get no PodGroup (N4).
 
 Rule 1: reports come behind PodGroups and pods, few at a time; the queue is bounded, and what does not fit is counted.
 Rule 2: the same report on the same pod is not repeated for a while.

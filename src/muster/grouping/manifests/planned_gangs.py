@@ -71,7 +71,7 @@ def join(pod: Pod, assignment: Assignment) -> Pod:
     return replace(pod, metadata=replace(meta, annotations=annotations, labels=labels))
 
 
-# what is told -------------------------------------------------------------------------------------------------------
+# what is said -------------------------------------------------------------------------------------------------------
 
 
 def ungrouped_pods(placed: Iterable[PlacedPod]) -> tuple[UngroupedPods, ...]:
