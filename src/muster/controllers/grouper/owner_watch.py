@@ -69,8 +69,11 @@ class OwnerWatch:
             self._changed(owner.metadata.uid)
 
     def find(self, reference: OwnerReference, namespace: str) -> Owner | Missing:
-        """The owner that a reference names, whatever its uid; `NotFound` may only mean that the watch is behind."""
-        owner = self._owners.get((namespace, reference.name))
+        """The owner that a reference names, whatever its uid, in the namespace or of a kind without namespaces.
+
+        `NotFound` may only mean that the watch is behind.
+        """
+        owner = self._owners.get((namespace, reference.name)) or self._owners.get(("", reference.name))
         if owner is not None:
             return owner
         error = self.health.error

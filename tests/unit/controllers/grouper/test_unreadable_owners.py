@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
-from muster.api.resources import CRON_JOBS, JOBS, PODS
+from muster.api.meta import OwnerReference
+from muster.api.resources import CRON_JOBS, JOBS, PODS, Resource
+from muster.controllers.grouper.owner_watch import OwnerWatch
+from muster.grouping.types import Owner
 from muster.kube.cluster import Raw
 from tests.support.live.faults import Call, Fault, Faulty
 from tests.support.live.grouping import GroupingWorld, reference
@@ -71,6 +74,16 @@ async def test_an_owner_that_was_read_before_the_watch_had_it_is_missed_when_it_
 
 def _has_lost_owner(member: object) -> bool:
     return getattr(member, "has_lost_owner", False)
+
+
+async def test_a_kind_without_namespaces_may_own_pods() -> None:
+    world = GroupingWorld()
+    fleets = Resource("example.com", "v1", "fleets", "Fleet", namespaced=False)
+    watch = OwnerWatch(world.memory, fleets, lambda _: None, lambda _: None, lambda: 0.0)
+    watch.put({"metadata": {"name": "north", "uid": "uid-1"}})
+    owner = watch.find(OwnerReference("example.com/v1", "Fleet", "north", "uid-1"), "team-a")
+    assert isinstance(owner, Owner)
+    assert owner.metadata.uid == "uid-1"
 
 
 async def test_the_podgroup_of_a_finished_run_of_a_cron_job_is_deleted_after_a_while() -> None:
