@@ -97,11 +97,14 @@ def note_workloads(grouped: GroupedObjects, schedulers: Collection[str]) -> None
 
 def note_unknown(objects: Objects, settings: GroupingSettings = DEFAULTS) -> None:
     """Note the kinds that are neither read nor workloads; they are not an error."""
-    workloads = settings.kinds
-    unknown = Counter(other.title for other in objects.others if group_kind(other.raw) not in workloads)
-    if unknown:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(unknown.items()))
-        note(f"left alone, as muster does not know them: {kinds}")
+    left = [other for other in objects.others if group_kind(other.raw) not in settings.kinds]
+    for why, others in (
+        ("muster does not know them", [other for other in left if group_kind(other.raw) not in DEFAULTS.kinds]),
+        ("`grouping.owners` does not list them", [other for other in left if group_kind(other.raw) in DEFAULTS.kinds]),
+    ):
+        if others:
+            counted = sorted(Counter(other.title for other in others).items())
+            note(f"left alone, as {why}: {', '.join(f'{count} {kind}' for kind, count in counted)}")
 
 
 def note_unvalidated(objects: Objects) -> None:

@@ -112,6 +112,14 @@ def test_all_pods_grouped_is_a_yes(write: Write) -> None:
     assert run("group", write(job())).return_value == 0
 
 
+def test_kinds_that_the_configuration_does_not_list_are_noted_as_such(write: Write, tmp_path: Path) -> None:
+    config = tmp_path / "muster.yaml"
+    config.write_text("grouping: {owners: [jobs.batch]}", encoding="utf-8")
+    result = run("group", "--config", str(config), write(job(), lws()))
+    assert "`grouping.owners` does not list them: 1 LeaderWorkerSet" in result.stderr
+    assert "does not know" not in result.stderr
+
+
 def test_unknown_kinds_are_noted(write: Write) -> None:
     result = run("group", write(job(), manifest("Gadget", "example.com/v1", "g", {})))
     assert "left alone, as muster does not know them: 1 Gadget (example.com/v1)" in result.stderr
