@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.api.fields import mapping, text, texts
+from muster.api.resources import CRON_JOBS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS, Resource
 from muster.workloads.types import Raw
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"  # label
@@ -86,10 +87,11 @@ def _cron_job(raw: Raw) -> Raw:
     return _filled(raw, "spec", successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
 
 
-_DEFAULTERS: Mapping[tuple[str, str], Callable[[Raw], Raw]] = {
-    ("apps/v1", "ReplicaSet"): _replica_set,
-    ("apps/v1", "Deployment"): _deployment,
-    ("apps/v1", "StatefulSet"): _stateful_set,
-    ("batch/v1", "Job"): _job,
-    ("batch/v1", "CronJob"): _cron_job,
+_BY_RESOURCE: Mapping[Resource, Callable[[Raw], Raw]] = {
+    REPLICA_SETS: _replica_set,
+    DEPLOYMENTS: _deployment,
+    STATEFUL_SETS: _stateful_set,
+    JOBS: _job,
+    CRON_JOBS: _cron_job,
 }
+_DEFAULTERS = {(resource.api_version, resource.kind): defaulter for resource, defaulter in _BY_RESOURCE.items()}
