@@ -21,6 +21,7 @@ READ_SECONDS = 10.0  # one read of an owner
 DOUBTED_SECONDS = 30.0  # how long a read that found nothing, or another uid, is not repeated
 READERS = 8  # reads at once
 MOST_ANSWERS = 20_000  # reads that are remembered
+MOST_UNSERVED = 4  # versions of one kind that the cluster does not serve, and that are waited for
 Key = tuple[Resource, str, str, str]  # kind, namespace, name, and the uid that was meant
 
 
@@ -45,6 +46,9 @@ class OwnerCache:
         self._pod = pod  # a pod of ours by namespace and name: some owners are pods
         self.watches: dict[Resource, OwnerWatch] = {}
         self._unstarted: list[OwnerWatch] = []
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}  # of watches
+        self._unserved: dict[tuple[str, str], dict[Resource, None]] = {}  # by group and kind, the oldest first
+        self._dropped: dict[Resource, float] = {}  # watches that ended as nothing serves their kind, and when
         self._woken = asyncio.Event()
         self._reads: WorkQueue[Key] = WorkQueue()
         self._answers: dict[Key, tuple[Owner | Missing, float]] = {}  # of reads, and when
@@ -56,6 +60,8 @@ class OwnerCache:
         resource = self._resource(reference)
         if resource is None:
             return "Unlisted"
+        if self._clock() - self._dropped.get(resource, -DOUBTED_SECONDS) < DOUBTED_SECONDS:
+            return "NoSuchKind"
         owner = self._watch(resource).find(reference, namespace)
         is_doubtful = owner == "NotFound" or (isinstance(owner, Owner) and owner.metadata.uid != reference.uid)
         if is_doubtful:
@@ -72,11 +78,34 @@ class OwnerCache:
 
     def _watch(self, resource: Resource) -> OwnerWatch:
         if resource not in self.watches:
-            watch = OwnerWatch(self._cluster, resource, self._changed, self._retry, self._clock)
+            watch = OwnerWatch(self._cluster, resource, self._changed, self._listed_or_not, self._clock)
             self.watches[resource] = watch
             self._unstarted.append(watch)
             self._woken.set()
         return self.watches[resource]
+
+    def _listed_or_not(self, resource: Resource) -> None:
+        """A kind was listed, or cannot be. Pods may name any version of a kind: a few that do not exist are watched."""
+        watch = self.watches.get(resource)
+        if watch is None:
+            return
+        unserved = self._unserved.setdefault((resource.group, resource.kind), {})
+        if watch.is_unserved:
+            unserved.setdefault(resource)
+        else:
+            unserved.pop(resource, None)
+        while len(unserved) > MOST_UNSERVED:
+            self._drop_watch(next(iter(unserved)), unserved)
+        self._retry(resource)
+
+    def _drop_watch(self, resource: Resource, unserved: dict[Resource, None]) -> None:
+        """End a watch; the next pod that names the version after a while begins another one."""
+        del unserved[resource], self.watches[resource]
+        self._tasks.pop(resource).cancel()
+        if len(self._dropped) >= MOST_ANSWERS:
+            self._dropped.pop(next(iter(self._dropped)))
+        self._dropped.pop(resource, None)
+        self._dropped[resource] = self._clock()
 
     def _read_answer(self, resource: Resource, reference: OwnerReference, namespace: str) -> Owner | Missing:
         """What a read of the object found; `Unsynced` while it is being read. Only a good answer lasts."""
@@ -94,7 +123,8 @@ class OwnerCache:
             tasks.create_task(self._reads.run(self._read, READERS), name="owner reads")
             while True:
                 for watch in self._unstarted:
-                    tasks.create_task(watch.run(), name=f"owners {watch.resource.plural}")
+                    task = tasks.create_task(watch.run(), name=f"owners {watch.resource.plural}")
+                    self._tasks[watch.resource] = task
                 self._unstarted.clear()
                 await self._woken.wait()
                 self._woken.clear()

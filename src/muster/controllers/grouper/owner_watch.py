@@ -41,6 +41,12 @@ class OwnerWatch:
         self.health = ReflectorHealth(clock, on_change=lambda _: listed(resource))
         self._reflector = Reflector(cluster, resource, health=self.health)
 
+    @property
+    def is_unserved(self) -> bool:
+        """Whether the cluster never had this kind in this version."""
+        error = self.health.error
+        return not self.health.has_synced and error is not None and error.status in NO_SUCH_KIND
+
     async def run(self) -> None:
         """Watches without end."""
         async with aclosing(self._reflector.events()) as events:
@@ -81,4 +87,4 @@ class OwnerWatch:
             return "NotFound"
         if error is not None and error.status in FORBIDDEN:
             return "Forbidden"
-        return "NoSuchKind" if error is not None and error.status in NO_SUCH_KIND else "Unsynced"
+        return "NoSuchKind" if self.is_unserved else "Unsynced"
