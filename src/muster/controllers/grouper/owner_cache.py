@@ -20,6 +20,7 @@ from muster.kube.work_queue import WorkQueue
 READ_SECONDS = 10.0  # one read of an owner
 DOUBTED_SECONDS = 30.0  # how long a read that found nothing, or another uid, is not repeated
 READERS = 8  # reads at once
+BAD_NAME = 400  # no object has such a name, like `..`
 MOST_ANSWERS = 20_000  # reads that are remembered
 MOST_UNSERVED = 4  # versions of one kind that the cluster does not serve, and that are waited for
 Key = tuple[Resource, str, str, str]  # kind, namespace, name, and the uid that was meant
@@ -138,7 +139,7 @@ class OwnerCache:
         except TimeoutError:
             return False
         except ApiError as error:
-            if error.status not in (*FORBIDDEN, *NO_SUCH_KIND):
+            if error.status not in (BAD_NAME, *FORBIDDEN, *NO_SUCH_KIND):
                 return False
             self._answer(key, "Forbidden" if error.status in FORBIDDEN else "NotFound")
         else:

@@ -1,8 +1,11 @@
-"""Kubernetes does not check the version in an owner reference: pods may name any, and any number of them."""
+"""Kubernetes checks neither version nor name in an owner reference: pods may name any, and any number of them."""
 
 import asyncio
 
-from muster.api.resources import JOBS
+import pytest
+
+from muster.api.resources import JOBS, Resource
+from muster.kube.client.paths import object_path
 from muster.kube.cluster import Raw
 from tests.support.live.faults import Faulty
 from tests.support.live.grouping import GroupingWorld
@@ -41,3 +44,19 @@ async def test_versions_that_do_not_exist_hide_no_version_that_does() -> None:
         await live.until(lambda: all(name for name, _ in world.membership().values()))
         world.update(JOBS, "train", {"metadata": {"annotations": {"kai.scheduler/batch-min-member": "3"}}})
         await live.until(lambda: world.group_of("train-0")["spec"]["minMember"] == 3)
+
+
+class RealPaths(Faulty):
+    """Reads objects by their paths, as the client of an API server does."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        object_path(resource, namespace, name)
+        return await super().get(resource, namespace, name)
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "ä" * 300])
+async def test_an_owner_with_a_name_that_no_object_can_have_is_missing(name: str) -> None:
+    world = GroupingWorld()
+    world.pod("a", ownerReferences=[{**naming(1), "name": name}])
+    async with world.grouping(RealPaths(world.memory)) as live:
+        await live.until(lambda: "OwnerNotFound" in world.events("a"))
