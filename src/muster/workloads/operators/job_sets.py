@@ -157,8 +157,9 @@ def _job_actions(view: JobSetView) -> Iterator[Action]:
 
 def _startable(view: JobSetView) -> Iterator[ReplicatedJob]:
     """Replicated jobs whose turn it is: in order, those that have started and the first that has not."""
+    replicas = {job.name: job.replicas for job in view.replicated}
     for replicated in view.replicated:
-        if not _has_dependencies(view, replicated):
+        if not _has_dependencies(view, replicated, replicas):
             continue
         if view.is_in_order and not view.is_suspended and view.has_started(replicated):
             continue
@@ -167,8 +168,7 @@ def _startable(view: JobSetView) -> Iterator[ReplicatedJob]:
             return
 
 
-def _has_dependencies(view: JobSetView, replicated: ReplicatedJob) -> bool:
-    replicas = {job.name: job.replicas for job in view.replicated}
+def _has_dependencies(view: JobSetView, replicated: ReplicatedJob, replicas: Mapping[str, int]) -> bool:
     for name, state in replicated.depends_on[:1]:  # the API allows one
         counts = view.counts.get(name)
         reached = counts and {"Complete": counts.succeeded, "Ready": counts.started}.get(state)
