@@ -85,7 +85,7 @@ def _annotated_segment(owner: Owner) -> int | Ungrouped | None:
 def _wrong_segment(owner: Owner, segment: int, size: int) -> Ungrouped:
     return Ungrouped(
         "InvalidSegments",
-        f"segments of {segment} do not divide the {size} pods of LeaderWorkerSet `{owner.metadata.name}`: "
+        f"segments of {segment} do not fit the {size} pods of a replica of LeaderWorkerSet `{owner.metadata.name}`: "
         "the pod is not grouped",
         f"between 2 and {size}, in `subGroupPolicy.subGroupSize` or annotation `{names.SEGMENT_SIZE}`",
     )
