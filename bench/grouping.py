@@ -3,9 +3,10 @@
 In each of two rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
 leaders of one StatefulSet, workers of another that belongs to the leader's pod. A control plane that stood by begins,
 groups and binds them: a PodGroup a group, a patch and a binding a pod. A bare client sends the same requests for as
-many pods, as many at once: nothing is watched, grouped, planned or reported. Then the same with pods that were grouped
-at admission, beside a bare client that only posts bindings. Both take turns at being first; the figures are medians of
-the rounds. Last, on the full cluster, groups come one by one: how long from a pod's event until it has joined.
+many pods, as many at once: nothing is watched, grouped, planned or reported. Then pods that were grouped at admission
+wait for their queue while their PodGroups are written, and are bound when it lets them go, beside a bare client that
+only posts bindings. Both take turns at being first; the figures are medians of the rounds. Last, on the full cluster,
+groups come one by one: how long from a pod's event until it has joined.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
@@ -23,7 +24,16 @@ from tests.support.apiserver import envtest
 from tests.support.apiserver.apiserver import started
 
 from bench.live import AT_ONCE, FOREIGN, GANG, NAMESPACE, Lead, Notes, each, node_name, numbered_node, peak, rested, say
-from muster.api.resources import DEFINITIONS, LEADER_WORKER_SETS, NODES, POD_GROUPS, PODS, STATEFUL_SETS, Resource
+from muster.api.resources import (
+    DEFINITIONS,
+    LEADER_WORKER_SETS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    STATEFUL_SETS,
+    Resource,
+)
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import tune
 from muster.config.settings import Config, Log
@@ -154,19 +164,37 @@ async def measure(cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
 
 
 async def controlled(cluster: Cluster, name: str, groups: int, is_marked: bool) -> float:
-    """By a control plane that begins when all pods are there; seconds until the last is bound."""
-    await make_set(cluster, name, groups, "muster", is_marked=is_marked)
+    """Seconds until the last pod is bound: since a control plane began to lead, or since the queue let them go."""
     async with control_plane(cluster) as (notes, lead, grouper, scheduler, _):
+        if is_marked:
+            await set_limit(cluster, 0)
+            lead.leading = True
+            grouper.lead()
+        await make_set(cluster, name, groups, "muster", is_marked=is_marked)
+        await settled(scheduler, grouper)
         await rested(cluster)
         began = time.monotonic()
+        if is_marked:
+            await set_limit(cluster, -1)
         lead.leading = True
         grouper.lead()
         scheduler.wake()
         await notes.until(groups * GANG)
         seconds = notes.last_bound - began
-        while scheduler.reported_cycle < scheduler.cycles or len(scheduler.events) or not grouper.is_idle:
-            await asyncio.sleep(0.05)  # its statuses and events are not the next round's
+        await settled(scheduler, grouper)  # its statuses and events are not the next round's
         return seconds
+
+
+async def set_limit(cluster: Cluster, gpus: int) -> None:
+    """How many GPUs the queue of all pods may have; -1: any number."""
+    await cluster.patch(QUEUES, "", "default", {"spec": {"resources": {"gpu": {"limit": gpus}}}})
+
+
+async def settled(scheduler: Scheduler, grouper: Grouper) -> None:
+    """Every pod is assigned, every gang written and every status reported."""
+    await asyncio.sleep(1)
+    while scheduler.reported_cycle < scheduler.cycles or len(scheduler.events) or not grouper.is_settled:
+        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -287,6 +315,7 @@ async def install(cluster: Cluster) -> None:
     for definition in operator_crds():
         await cluster.create(DEFINITIONS, definition)
     await asyncio.sleep(3)
+    await cluster.create(QUEUES, {"metadata": {"name": "default"}, "spec": {"resources": {"gpu": {"quota": 0}}}})
 
 
 if __name__ == "__main__":
