@@ -116,6 +116,15 @@ def _other_uid(reference: OwnerReference) -> Ungrouped:
     )
 
 
+def unread_owner(kind: str, why: str) -> Ungrouped:
+    """A pod that waits for an owner of a kind, `apiVersion kind`, that cannot be listed or read."""
+    return Ungrouped(
+        "OwnerNotRead",
+        f"an owner of the pod ({kind}) cannot be read yet: {why[:300]}: the pod is not grouped",
+        "it is grouped as soon as its owner can be read; `kubectl get` of that kind shows more",
+    )
+
+
 def _endless(reference: OwnerReference) -> Ungrouped:
     return Ungrouped(
         "OwnersWithoutEnd",

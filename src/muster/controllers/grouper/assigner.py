@@ -131,6 +131,11 @@ class Assigner:
         member = self.members.get(f"{namespace}/{name}")
         return Owner(PODS.api_version, PODS.kind, member.pod.metadata) if member else None
 
+    def unread(self, before: float) -> list[GroupedPod]:
+        """Pods that were first seen before this time, and whose owners could not be read yet."""
+        waiting = (self.members.get(name) for name in self.members.awaiting_any())
+        return [member for member in waiting if member and member.placing is None and member.seen_at < before]
+
     async def run(self) -> None:
         """Assigns without end."""
         async with asyncio.TaskGroup() as tasks:

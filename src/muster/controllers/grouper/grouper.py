@@ -31,6 +31,7 @@ from muster.controllers.grouper.grouping_reports import GroupingReports
 from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, build_pod_group
+from muster.grouping.owners import unread_owner
 from muster.grouping.types import Ungrouped
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
 from muster.kube.cluster import Cluster
@@ -41,7 +42,9 @@ from muster.kube.work_queue import WorkQueue
 log = structlog.get_logger()
 WORKERS = 32  # gangs that are written at once; the writer bounds requests
 JOINS_AT_ONCE = 8  # pods of one gang: a gang of 5,000 leaves room for others
+JOINS_A_TURN, MOST_TURNS = 32, 50  # pods of a gang that are marked before other gangs have their turn
 WRITE_SECONDS = 10.0
+UNREAD_SECONDS = 60.0  # a pod whose owners are not read for so long says so
 PER_POD_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 1.0  # changes of many pods of a gang are written together
 FEW_PODS = 500  # below, a change is written at once
 
@@ -209,6 +212,18 @@ class Grouper:
             tasks.create_task(self.assigner.run(), name="assigner")
             tasks.create_task(self.reports.run(), name="grouping reports")
             tasks.create_task(self._gangs.run(self._reconcile, WORKERS), name="gangs")
+            tasks.create_task(self._report_unread(), name="unread owners")
+
+    async def _report_unread(self) -> None:
+        """Says on pods that wait for a kind of owners that cannot be listed: no event of a watch would."""
+        while True:
+            await asyncio.sleep(UNREAD_SECONDS / 2)
+            for member in self.assigner.unread(self._clock() - UNREAD_SECONDS):
+                if self._leadership.leading:
+                    why = self.assigner.owners.problem_of(member.kind_awaited)
+                    self.reports.add(
+                        member.pod.metadata, unread_owner(member.kind_awaited, why), True, self._begin_term()
+                    )
 
     async def _reconcile(self, gang: str) -> bool:
         """Whether the gang is written as it should be; otherwise it comes again after a while."""
@@ -226,6 +241,7 @@ class Grouper:
             return False
 
     async def _write(self, gang: str, record: GangRecord, term: int) -> bool:
+        """Applies the PodGroup and marks pods. A new PodGroup comes last: the scheduler sees all pods at once."""
         members = self.assigner.members.of_gang(gang)
         record.size = len(members)
         active = [member for member in members if _is_active(member)]
@@ -234,18 +250,18 @@ class Grouper:
         record.empty_since = None
         if self._pod_group(gang) is None and not self._may_create(gang, active, record):
             return True
-        desired = self._desired(gang, active, members)
-        if desired is None:
-            return True
+        todo = [member for member in active if self._is_unmarked(member, record)]
+        some = todo[: max(JOINS_A_TURN, len(active) // MOST_TURNS)]
+        is_last_turn = len(some) == len(todo)
         is_new = self._pod_group(gang) is None and record.applied is None
-        refused = None
-        if is_new:  # the scheduler then sees a gang at once, and reports no pods that are only on their way
-            refused = await self._join(active, record, term)
-        is_accepted = await self._apply(gang, desired, active, record, term)
-        if not is_new:
-            refused = await self._join(active, record, term)
+        is_accepted = is_new or await self._apply(gang, active, record, term)
+        refused = await self._join(some, record, term)
+        if is_new and (is_last_turn or refused is not None):
+            is_accepted = await self._apply(gang, active, record, term)
         if refused is not None:
             raise refused
+        if not is_last_turn:
+            self._gangs.add(gang)  # after other gangs; after a failure it waits longer
         return is_accepted
 
     def _may_create(self, gang: str, active: Sequence[GroupedPod], record: GangRecord) -> bool:
@@ -255,8 +271,9 @@ class Grouper:
             return False
         return not all(member.will_terminate for member in active)
 
-    def _desired(self, gang: str, active: Sequence[GroupedPod], members: Sequence[GroupedPod]) -> PodGroup | None:
+    def _desired(self, gang: str, active: Sequence[GroupedPod]) -> PodGroup | None:
         """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
+        members = self.assigner.members.of_gang(gang)
         try:
             return with_digest(build_pod_group(representative(active), frozenset(leaves_of(members)), self._classes))
         except Exception:
@@ -264,12 +281,10 @@ class Grouper:
             self._observer.grouping_failed("InternalError")
             return None
 
-    async def _apply(
-        self, gang: str, desired: PodGroup, members: Sequence[GroupedPod], record: GangRecord, term: int
-    ) -> bool:
+    async def _apply(self, gang: str, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
         """Whether the API server has the PodGroup, as far as others did not change it."""
-        existing = self._pod_group(gang)
-        if record.is_applied(desired, existing, self._clock()):
+        desired, existing = self._desired(gang, members), self._pod_group(gang)
+        if desired is None or record.is_applied(desired, existing, self._clock()):
             return True
         outcome = await self._writer.apply(keep_existing(desired, existing), record.yielded, term)
         if isinstance(outcome, RefusedPodGroup):
@@ -304,8 +319,8 @@ class Grouper:
             self.reports.add(member.pod.metadata, text, is_final, term)
 
     async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> ApiError | None:
-        """Marks every pod of the gang that is not marked yet, a few at a time; returns why some may not be."""
-        todo = iter([member for member in members if self._is_unmarked(member, record)])
+        """Marks these pods of a gang, a few at a time; returns why some may not be."""
+        todo = iter(members)
         refusals: list[ApiError] = []
         results = await asyncio.gather(
             *(self._join_some(todo, record, term, refusals) for _ in range(JOINS_AT_ONCE)), return_exceptions=True

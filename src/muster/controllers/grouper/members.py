@@ -83,6 +83,10 @@ class MemberIndex:
         """Pods with an owner of this kind that could not be read."""
         return tuple(self._by_awaited.get(kind, ()))
 
+    def awaiting_any(self) -> Collection[str]:
+        """Pods with an owner that could not be read."""
+        return [name for names_ in self._by_awaited.values() for name in names_]
+
     def of_gang(self, gang: str) -> list[GroupedPod]:
         """The pods of a gang."""
         return [self._pods[name] for name in self._by_gang.get(gang, ())]

@@ -118,6 +118,13 @@ class OwnerCache:
         self._reads.add(key)
         return "Unsynced"
 
+    def problem_of(self, kind: str) -> str:
+        """Why owners of a kind, `apiVersion kind`, cannot be read."""
+        for resource, watch in self.watches.items():
+            if f"{resource.api_version} {resource.kind}" == kind and watch.health.error is not None:
+                return watch.health.error.message
+        return "the API server does not answer"
+
     async def run(self) -> None:
         """Runs the watches, and reads owners that a watch does not have, without end."""
         async with asyncio.TaskGroup() as tasks:
