@@ -42,7 +42,7 @@ from muster.kube.work_queue import WorkQueue
 log = structlog.get_logger()
 WORKERS = 32  # gangs that are written at once; the writer bounds requests
 JOINS_AT_ONCE = 8  # pods of one gang: a gang of 5,000 leaves room for others
-JOINS_A_TURN, MOST_TURNS = 32, 50  # pods of a gang that are marked before other gangs have their turn
+JOINS_A_PASS, MOST_PASSES = 32, 50  # pods of a gang that are marked before other gangs are written
 WRITE_SECONDS = 10.0
 UNREAD_SECONDS = 60.0  # a pod whose owners are not read for so long says so
 PER_POD_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 1.0  # changes of many pods of a gang are written together
@@ -251,16 +251,16 @@ class Grouper:
         if self._pod_group(gang) is None and not self._may_create(gang, active, record):
             return True
         todo = [member for member in active if self._is_unmarked(member, record)]
-        some = todo[: max(JOINS_A_TURN, len(active) // MOST_TURNS)]
-        is_last_turn = len(some) == len(todo)
+        some = todo[: max(JOINS_A_PASS, len(active) // MOST_PASSES)]
+        is_last_pass = len(some) == len(todo)
         is_new = self._pod_group(gang) is None and record.applied is None
         is_accepted = is_new or await self._apply(gang, active, record, term)
         refused = await self._join(some, record, term)
-        if is_new and (is_last_turn or refused is not None):
+        if is_new and (is_last_pass or refused is not None):
             is_accepted = await self._apply(gang, active, record, term)
         if refused is not None:
             raise refused
-        if not is_last_turn:
+        if not is_last_pass:
             self._gangs.add(gang)  # after other gangs; after a failure it waits longer
         return is_accepted
 
