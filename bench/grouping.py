@@ -20,10 +20,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
-from tests.support.apiserver import envtest
-from tests.support.apiserver.apiserver import started
 
-from bench.live import AT_ONCE, FOREIGN, GANG, NAMESPACE, Lead, Notes, each, node_name, numbered_node, peak, rested, say
+from bench.live import (
+    AT_ONCE,
+    FOREIGN,
+    GANG,
+    NAMESPACE,
+    Lead,
+    Notes,
+    each,
+    node_name,
+    numbered_node,
+    opened,
+    peak,
+    rested,
+    say,
+)
 from muster.api.resources import (
     DEFINITIONS,
     LEADER_WORKER_SETS,
@@ -40,8 +52,6 @@ from muster.config.settings import Config, Log
 from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import NoGroupingObserver
 from muster.controllers.grouper.grouping_writer import MANAGER
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
@@ -291,23 +301,9 @@ async def main(where: str, pods: int, nodes: int) -> None:
     head = "cluster | nodes | pods | grouped and bound/s | bare client | share | with the webhook, bound/s"
     print(f"| {head} | bare bindings | share | joined, p50 / p99 | RSS |")
     print("|---|" + "---:|" * 10)
-    if where == "embedded":
-        memory = MemoryCluster()
-        await install(memory)
-        print(row(where, await measure(memory, pods, nodes)))
-        return
-    programs = envtest.find_programs()
-    if programs is None:
-        sys.exit(envtest.HOW_TO_GET_THEM)
-    server = started(programs)
-    cluster = connect(server.kubeconfig)
-    try:
+    async with opened(where) as cluster:
         await install(cluster)
         print(row(where, await measure(cluster, pods, nodes)))
-    finally:
-        await cluster.close()
-        server.stop()
-        server.clean(keep_logs=False)
 
 
 async def install(cluster: Cluster) -> None:

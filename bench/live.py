@@ -276,8 +276,15 @@ async def main(where: str, pods: int, nodes: int) -> None:
     tune()
     print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    async with opened(where) as cluster:
+        print(row(where, await measure(cluster, pods, nodes)))
+
+
+@asynccontextmanager
+async def opened(where: str) -> AsyncIterator[Cluster]:
+    """An embedded cluster, or a real API server with etcd that ends with the block."""
     if where == "embedded":
-        print(row(where, await measure(MemoryCluster(), pods, nodes)))
+        yield MemoryCluster()
         return
     programs = envtest.find_programs()
     if programs is None:
@@ -285,7 +292,7 @@ async def main(where: str, pods: int, nodes: int) -> None:
     server = started(programs)
     cluster = connect(server.kubeconfig)
     try:
-        print(row(where, await measure(cluster, pods, nodes)))
+        yield cluster
     finally:
         await cluster.close()
         server.stop()
