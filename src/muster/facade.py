@@ -183,18 +183,25 @@ def group(*given: Objects | str | os.PathLike[str], policy: Policy | None = None
     return WorkloadGroups(group_objects(load(*paths) if objects_ is None else objects_, _settings(chosen)))
 
 
-def _settings(policy: Policy) -> GroupingSettings:
-    return GroupingSettings(schedulers=policy.scheduler_names)
+def _settings(policy: Policy, given: GroupingSettings | None = None) -> GroupingSettings:
+    return given or GroupingSettings(schedulers=policy.scheduler_names)
 
 
-def plan(given: Objects, policy: Policy | None = None, now: datetime | None = None) -> Plan:
+def plan(
+    given: Objects,
+    policy: Policy | None = None,
+    now: datetime | None = None,
+    *,
+    grouping: GroupingSettings | None = None,
+) -> Plan:
     """One scheduling cycle on these objects, at `now` or at the present time; it changes nothing.
 
     Workloads among them count with the PodGroups and pods that they will have.
+    `grouping`: kinds beside the built-in ones, and owners that cannot be read.
     """
     _must_be_objects("plan", given)
     moment, chosen = _moment("plan", now), _policy("plan", policy)
-    grouped = group_objects(given, _settings(chosen))
+    grouped = group_objects(given, _settings(chosen, grouping))
     snapshot = take(grouped.objects, moment, chosen.scheduler_names)
     return Plan(cycle.plan(snapshot, chosen), snapshot, grouped)
 
@@ -215,6 +222,7 @@ def what_if(
     set: Mapping[str, Any] | None = None,  # noqa: A002 (the word of the command line)
     policy: Policy | None = None,
     now: datetime | None = None,
+    grouping: GroupingSettings | None = None,
 ) -> WhatIf:
     """The plan before and after: objects added, gangs gone, nodes drained, fields set (`{"d/g.minSubGroup": 2}`).
 
@@ -226,14 +234,15 @@ def what_if(
     for path in set or ():
         _must_be("what_if", path, str, "paths in `set`", SET_LIKE)
     chosen = _policy("what_if", policy)
-    supposition = suppose_workloads(given, with_, _settings(chosen))
+    settings = _settings(chosen, grouping)
+    supposition = suppose_workloads(given, with_, settings)
     changes = Hypothesis(
         supposition.added, _each("without", without), tuple((set or {}).items()), _each("drain", drain)
     )
     supposed = apply_hypothesis(supposition.base, changes, chosen.scheduler_names)
     if refused := whatif.refusal(supposed.checked):
         raise Refused(refused)
-    before, after = plan(supposition.before, policy, now), plan(supposed.objects, policy, now)
+    before, after = (plan(each, policy, now, grouping=settings) for each in (supposition.before, supposed.objects))
     return WhatIf(supposed, before, after, supposition.grouped)
 
 

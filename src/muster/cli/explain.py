@@ -5,6 +5,7 @@ import click
 from muster import facade
 from muster.api.objects import key as object_key
 from muster.cli import inputs, options, printing
+from muster.config.settings import Config
 from muster.errors import InputError
 from muster.grouping.manifests.types import GroupedObjects
 from muster.reporting import plans
@@ -16,9 +17,9 @@ from muster.validation.problem import listed
 @options.some_files
 @options.cluster
 @options.output("table", "json", "yaml")
-@options.scheduler_names
+@options.configured
 @options.max_file_mib
-def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
+def command(key: str, files: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
     """Explain why a gang waits, or why it is placed where it is, and what would help.
 
     NAMESPACE/NAME is its PodGroup, or a workload that has one. Files and live clusters are read as by `muster plan`.
@@ -29,8 +30,10 @@ def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, 
       muster explain team-a/train cluster/ pytorchjob.yaml
       muster explain inference/dynamo --context production
     """
-    grouped = inputs.load_grouped(files, max_file_mib, schedulers)
-    decided = facade.plan(grouped.objects, facade.Policy(scheduler_names=schedulers))
+    settings = inputs.grouping_settings(config)
+    grouped = inputs.load_grouped(files, max_file_mib, settings)
+    policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names)
+    decided = facade.plan(grouped.objects, policy, grouping=settings)
     key = _pod_group(grouped, key)
     try:
         gang = decided.decided.gang(key)

@@ -1,16 +1,10 @@
 """`muster group`: which PodGroups workloads get, and why."""
 
-from pathlib import Path
-
 import click
 
-from muster.api.names import DEFAULT_SCHEDULER
 from muster.cli import inputs, options, printing
-from muster.config import loading
 from muster.config.settings import Config
-from muster.grouping.manifests.custom_pods import custom_controller
 from muster.grouping.manifests.group_objects import group_objects
-from muster.grouping.manifests.settings import GroupingSettings
 from muster.reporting import grouping
 
 
@@ -18,24 +12,9 @@ from muster.reporting import grouping
 @options.some_files
 @options.cluster
 @options.output("table", "json", "yaml")
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The configuration of muster: kinds of your own (`grouping.kinds`), owners that are read, scheduler names.",
-)
-@click.option(
-    "--scheduler-name",
-    "schedulers",
-    multiple=True,
-    metavar="NAME",
-    help="Group pods that name this scheduler; repeatable. In files, also pods that name none.  "
-    f"[default: that of the configuration, else {DEFAULT_SCHEDULER}]",
-)
+@options.configured
 @options.max_file_mib
-def command(
-    files: tuple[str, ...], form: str, path: Path | None, schedulers: tuple[str, ...], max_file_mib: int
-) -> int:
+def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
     """Show which PodGroups workloads get, which rule chose them, and where each minimum comes from.
 
     Reads Jobs, Deployments, LeaderWorkerSets, JobSets, PyTorchJobs, RayClusters and others as `muster run` does in a
@@ -52,8 +31,7 @@ def command(
       muster group --context production
       kubectl get jobs,pods -n team-a -o json | muster group -
     """
-    config = loading.load(path) if path else Config()
-    settings = _settings(config, schedulers)
+    settings = inputs.grouping_settings(config)
     loaded = inputs.load_with_owners(files, max_file_mib, settings, reads_all=True)
     grouped = group_objects(loaded.objects, loaded.settings)
     match form:
@@ -70,12 +48,3 @@ def command(
     if not grouped.gangs and not grouped.ungrouped:
         printing.note(f"there are no pods to group {options.source_phrase()}")
     return 1 if grouped.ungrouped else 0
-
-
-def _settings(config: Config, schedulers: tuple[str, ...]) -> GroupingSettings:
-    return GroupingSettings(
-        schedulers=schedulers or config.scheduling.scheduler_names,
-        rules=config.grouping.rules,
-        listed=frozenset(config.grouping.resources),
-        own_controllers=tuple(map(custom_controller, config.grouping.kinds)),
-    )

@@ -13,6 +13,8 @@ from muster.api import codec
 from muster.api.objects import Objects
 from muster.cli.options import target
 from muster.cli.printing import note
+from muster.config.settings import Config
+from muster.grouping.manifests.custom_pods import custom_controller
 from muster.grouping.manifests.group_objects import DEFAULTS, group_objects
 from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import GroupedObjects
@@ -55,10 +57,10 @@ def load(paths: Iterable[str], most_mib: int, settings: GroupingSettings = DEFAU
     return objects
 
 
-def load_files(paths: Iterable[str], most_mib: int) -> Objects:
+def load_files(paths: Iterable[str], most_mib: int, settings: GroupingSettings) -> Objects:
     """Decode the objects of the files alone, even where a live cluster is named."""
     objects = codec.objects(read(paths, most_mib))
-    note_unknown(objects)
+    note_unknown(objects, settings)
     return objects
 
 
@@ -81,12 +83,22 @@ def load_with_owners(
     return LoadedObjects(replace(objects, others=others), replace(settings, unread=owners.unread))
 
 
-def load_grouped(paths: Iterable[str], most_mib: int, schedulers: Collection[str]) -> GroupedObjects:
+def load_grouped(paths: Iterable[str], most_mib: int, settings: GroupingSettings) -> GroupedObjects:
     """The objects with the PodGroups and future pods of their workloads, with notes about these."""
-    loaded = load_with_owners(paths, most_mib, GroupingSettings(schedulers=schedulers))
+    loaded = load_with_owners(paths, most_mib, settings)
     grouped = group_objects(loaded.objects, loaded.settings)
-    note_workloads(grouped, schedulers)
+    note_workloads(grouped, settings.schedulers)
     return grouped
+
+
+def grouping_settings(config: Config) -> GroupingSettings:
+    """What the configuration says about grouping."""
+    return GroupingSettings(
+        schedulers=config.scheduling.scheduler_names,
+        rules=config.grouping.rules,
+        listed=frozenset(config.grouping.resources),
+        own_controllers=tuple(map(custom_controller, config.grouping.kinds)),
+    )
 
 
 def note_workloads(grouped: GroupedObjects, schedulers: Collection[str]) -> None:

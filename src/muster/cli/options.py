@@ -1,11 +1,16 @@
 """Options that several verbs share, and what the user chose with them."""
 
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from muster.api.names import DEFAULT_SCHEDULER
+from muster.config import loading
+from muster.config.settings import Config
 from muster.kube.manifest_files import MOST_MIB
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,17 +22,39 @@ max_file_mib = click.option(
 )
 
 
-def scheduler_names(command: F) -> F:
-    """`--scheduler-name`: whose pods muster plans for (N6)."""
-    return click.option(
+CONFIGURED = (
+    click.option(
+        "--config",
+        "path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The configuration of muster: kinds of your own (`grouping.kinds`), owners that are read, and scheduler "
+        "names.",
+    ),
+    click.option(
         "--scheduler-name",
         "schedulers",
         multiple=True,
-        default=(DEFAULT_SCHEDULER,),
-        show_default=True,
         metavar="NAME",
-        help="Plan pods that name this scheduler; repeatable. In files, also pods that name none.",
-    )(command)
+        help="Plan pods that name this scheduler; repeatable. In files, also pods that name none.  "
+        f"[default: those of the configuration, else {DEFAULT_SCHEDULER}]",
+    ),
+)
+
+
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--config` and `--scheduler-name`: whose pods are grouped and planned; the verb gets them as `config`."""
+
+    @wraps(command)
+    def with_config(*args: Any, path: Path | None, schedulers: tuple[str, ...], **more: Any) -> Any:
+        config = loading.load(path) if path else Config()
+        if schedulers:
+            config = replace(config, scheduling=replace(config.scheduling, scheduler_names=schedulers))
+        return command(*args, config=config, **more)
+
+    chosen: Callable[..., Any] = with_config
+    for option in reversed(CONFIGURED):
+        chosen = option(chosen)
+    return chosen
 
 
 def output(*forms: str) -> Callable[[F], F]:

@@ -7,6 +7,7 @@ import click
 
 from muster import facade
 from muster.cli import inputs, options, printing
+from muster.config.settings import Config
 from muster.grouping.manifests.settings import GroupingSettings
 from muster.planning.policy import Policy
 from muster.planning.whatif import setting
@@ -68,14 +69,14 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="Budget of steps for one gang's search.",
 )
-@options.scheduler_names
+@options.configured
 @options.max_file_mib
 def command(
     files: tuple[str, ...],
     form: str,
     require_all: bool,
     steps: int,
-    schedulers: tuple[str, ...],
+    config: Config,
     max_file_mib: int,
     **supposed: tuple[str, ...],
 ) -> int:
@@ -105,15 +106,16 @@ def command(
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
+    schedulers, grouping = config.scheduling.scheduler_names, inputs.grouping_settings(config)
     policy = Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
-        what_if = _what_if(files, policy, max_file_mib, **supposed)
+        what_if = _what_if(files, policy, grouping, max_file_mib, **supposed)
         _print(form, what_if.lines(), what_if.to_dict)
         decided, objects, grouped = what_if.after.decided, what_if.supposed.objects, what_if.grouped
     else:
-        grouped = inputs.load_grouped(files, max_file_mib, schedulers)
+        grouped = inputs.load_grouped(files, max_file_mib, grouping)
         objects = grouped.objects
-        planned = facade.plan(objects, policy)
+        planned = facade.plan(objects, policy, grouping=grouping)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
     inputs.note_orphans(orphans(objects, schedulers))
@@ -131,18 +133,20 @@ def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]])
 def _what_if(
     files: tuple[str, ...],
     policy: Policy,
+    grouping: GroupingSettings,
     max_file_mib: int,
     with_files: tuple[str, ...],
     without: tuple[str, ...],
     drain: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> facade.WhatIf:
-    more = inputs.load_files(with_files, max_file_mib) if with_files else None
+    more = inputs.load_files(with_files, max_file_mib, grouping) if with_files else None
     changes = dict(map(setting, settings))
-    grouping = GroupingSettings(schedulers=policy.scheduler_names)
     has_workloads = more is not None and bool(more.others)
     objects = inputs.load_with_owners(files, max_file_mib, grouping, reads_all=has_workloads).objects
-    what_if = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
+    what_if = facade.what_if(
+        objects, with_=more, without=without, drain=drain, set=changes, policy=policy, grouping=grouping
+    )
     inputs.note_workloads(what_if.grouped, policy.scheduler_names)
     for warning in what_if.warnings:
         printing.note(warning)

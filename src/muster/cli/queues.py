@@ -5,6 +5,7 @@ from collections import defaultdict
 import click
 
 from muster.cli import inputs, options, printing
+from muster.config.settings import Config
 from muster.fairness.entitlement import Closed, why_closed
 from muster.fairness.shares import divide_cluster
 from muster.model.queues import QueueTree
@@ -23,9 +24,9 @@ WORDS: dict[Closed, str] = {
 @options.some_files
 @options.cluster
 @options.output("table", "json", "yaml")
-@options.scheduler_names
+@options.configured
 @options.max_file_mib
-def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
+def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
     """Show the queues as a tree: quota, limit, fair share, allocated, protected and requested, by resource.
 
     Without any Queue there is one, `default`, without limits.
@@ -36,7 +37,8 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
-    snapshot = take(inputs.load_grouped(files, max_file_mib, schedulers).objects, schedulers=schedulers)
+    grouped = inputs.load_grouped(files, max_file_mib, inputs.grouping_settings(config))
+    snapshot = take(grouped.objects, schedulers=config.scheduling.scheduler_names)
     if not snapshot.nodes:
         printing.note(f"there are no Nodes {options.source_phrase()}, so there is nothing to share")
     divided = divide_cluster(snapshot)

@@ -7,6 +7,7 @@ import click
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.cli import inputs, options, printing
+from muster.config.settings import Config
 from muster.errors import Refused
 from muster.model.gang.builder import collect_gangs
 from muster.reporting import views
@@ -18,9 +19,9 @@ from muster.validation import podgroup
 @options.some_files
 @options.cluster
 @options.output("table", "json", "yaml", "mermaid")
-@options.scheduler_names
+@options.configured
 @options.max_file_mib
-def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
+def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
     """Draw gangs as trees: each level with its minimum, its placed pods, its domain, and what is core or optional.
 
     Pods in the files join their gangs; a note names pods whose PodGroup does not exist. Workloads such as Jobs,
@@ -34,9 +35,9 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    objects = inputs.load_grouped(files, max_file_mib, schedulers).objects
+    objects = inputs.load_grouped(files, max_file_mib, inputs.grouping_settings(config)).objects
     _refuse_broken(objects)
-    collected = collect_gangs(objects, schedulers)
+    collected = collect_gangs(objects, config.scheduling.scheduler_names)
     seen = [views.inspect_gang(gang) for gang in collected.gangs]
     if not seen:
         printing.note(f"there are no PodGroups {options.source_phrase()}")

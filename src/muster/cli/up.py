@@ -13,6 +13,7 @@ from muster.cli import inputs, options, printing, tasks
 from muster.cli.assemble.embedded_cluster import EmbeddedCluster, ServedAt, open_embedded_cluster
 from muster.cli.demo import Demo
 from muster.cli.shutdown import stop_on
+from muster.config.settings import Config
 from muster.errors import InputError
 from muster.simulator import datacenter, initial_objects
 
@@ -44,11 +45,11 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="Kubeconfig to write for kubectl.",
 )
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
-@options.scheduler_names
+@options.configured
 @options.max_file_mib
 def command(
     files: tuple[str, ...],
-    schedulers: tuple[str, ...],
+    config: Config,
     nodes: int | None,
     gpus: int,
     topology: str,
@@ -90,18 +91,16 @@ def command(
     initial = initial_objects.create_cluster([*built_in, *documents])
     for text in initial_objects.notes(initial):
         printing.note(text)
-    asyncio.run(_up(initial, served_at, schedulers, demo))
+    asyncio.run(_up(initial, served_at, config, demo))
     if demo:
         click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
     return 0
 
 
-async def _up(
-    initial: initial_objects.InitialCluster, served_at: ServedAt, schedulers: tuple[str, ...], demo: bool
-) -> None:
+async def _up(initial: initial_objects.InitialCluster, served_at: ServedAt, config: Config, demo: bool) -> None:
     stop = _stop_event()
     respawned = [datacenter.NAMESPACE] if demo else []
-    async with open_embedded_cluster(initial.store, served_at, schedulers, respawned) as cluster:
+    async with open_embedded_cluster(initial.store, served_at, config, respawned) as cluster:
         if demo:
             await tasks.supervise(cluster.loops, _abort_on(stop), Demo(cluster).run())
         else:

@@ -147,6 +147,43 @@ def test_kinds_of_the_configuration_are_grouped(write: Write, tmp_path: Path) ->
     assert "left alone" not in result.stderr
 
 
+GADGETS = "grouping: {kinds: [{apiVersion: example.com/v1, kind: Gadget, resource: gadgets, replicas: .spec.size}]}"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan",), "Scheduled  default/pg-storm-gadget"),
+        (("plan", "--with"), "default/pg-storm-gadget  - → Scheduled"),
+        (("tree",), "default/pg-storm-gadget"),
+        (("explain", "default/storm"), "default/pg-storm-gadget"),
+        (("queues", "-o", "json"), '"requested": "3"'),
+    ],
+    ids=" ".join,
+)
+def test_kinds_of_the_configuration_count_in_every_verb(
+    write: Write, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "muster.yaml").write_text(GADGETS, encoding="utf-8")
+    gadget = write(manifest("Gadget", "example.com/v1", "storm", {"size": 3, "template": template()}))
+    cluster = write(node(), name="cluster.yaml")
+    result = run(*words, gadget, cluster, "--config", str(tmp_path / "muster.yaml"))
+    assert says in result.stdout
+    assert "left alone" not in result.stderr
+
+
+def test_a_pod_without_a_gang_gets_none_in_a_plan(write: Write, tmp_path: Path) -> None:
+    """Its owner is of a described kind, and is not given: the pod is not planned alone."""
+    (tmp_path / "muster.yaml").write_text(GADGETS, encoding="utf-8")
+    file = write(node(), pod("lost", reference("Gadget", "example.com/v1", "gone", "1")))
+    result = run("plan", "--require-all", file, "--config", str(tmp_path / "muster.yaml"))
+    assert (result.return_value, "0 gangs" in result.stdout or "Scheduled" not in result.stdout) == (1, True)
+
+
+def test_a_configuration_that_is_not_there_is_an_error(write: Write) -> None:
+    assert "nowhere.yaml: no such file" in failure("tree", write(job()), "--config", "nowhere.yaml")
+
+
 def test_scheduler_names_come_from_options_then_configuration(write: Write, tmp_path: Path) -> None:
     config = tmp_path / "muster.yaml"
     config.write_text("scheduling: {schedulerNames: [kai-scheduler]}")

@@ -2,15 +2,21 @@
 
 import asyncio
 import ssl
+from pathlib import Path
 
 import click
 import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+from muster.api.resources import POD_GROUPS, PODS, Resource
+from muster.cli.assemble.embedded_cluster import ServedAt, open_embedded_cluster
 from muster.cli.tasks import Loop, Task, start, supervise
+from muster.config import loading
 from muster.embedded import server
+from muster.embedded.cluster_store import ClusterStore
 from muster.errors import MusterError
+from tests.unit.grouping.manifests.manifest_examples import manifest, pod, reference
 
 
 async def for_ever() -> None:
@@ -70,3 +76,33 @@ async def test_a_connection_lasts_longer_than_clients_pause() -> None:
     config = server._config(Starlette(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
     assert config.timeout_keep_alive > 60
     assert uvicorn.Config(Starlette()).timeout_keep_alive == 5, "which is why"
+
+
+GADGETS = Resource("example.com", "v1", "gadgets", "Gadget")
+
+
+async def test_kinds_of_the_configuration_are_grouped(tmp_path: Path) -> None:
+    """A user tries a description in `muster up` before it is rolled out."""
+    config = loading.read(
+        b"grouping: {kinds: [{apiVersion: example.com/v1, kind: Gadget, resource: gadgets, replicas: .spec.size}]}", "c"
+    )
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "gadgets", "kind": "Gadget"}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    store = ClusterStore(custom=[crd])
+    owner = store.create(GADGETS, manifest("Gadget", "example.com/v1", "storm", {"size": 3}), namespace="default")
+    raw = pod("storm-0", reference("Gadget", "example.com/v1", "storm", owner["metadata"]["uid"]))
+    del raw["metadata"]["uid"]
+    raw["spec"]["containers"][0]["image"] = "app"
+    store.create(PODS, raw, namespace="default")
+    served_at = ServedAt("127.0.0.1", 0, tmp_path / "kubeconfig")
+    async with open_embedded_cluster(store, served_at, config), asyncio.timeout(30):
+        while not (groups := store.list(POD_GROUPS).items):
+            await asyncio.sleep(0.01)
+    assert groups[0]["spec"]["minMember"] == 3

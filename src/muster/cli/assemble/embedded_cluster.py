@@ -67,12 +67,17 @@ class EmbeddedCluster(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_embedded_cluster(
-    store: ClusterStore, served_at: ServedAt, schedulers: tuple[str, ...], respawned: Sequence[str] = ()
+    store: ClusterStore, served_at: ServedAt, config: Config, respawned: Sequence[str] = ()
 ) -> AsyncIterator[EmbeddedCluster]:
-    """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone."""
+    """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone.
+
+    Of the configuration, scheduler names and grouping count: the rest is about clusters that others use as well.
+    """
     configure_terminal()
     memory = MemoryCluster(store)
-    settings = Config(scheduling=Scheduling(scheduler_names=schedulers))
+    settings = Config(
+        scheduling=Scheduling(scheduler_names=config.scheduling.scheduler_names), grouping=config.grouping
+    )
     scheduler = Scheduler(memory, settings.scheduling, reports_orphan=reports_orphan)
     grouper = build_grouper(settings, memory, scheduler)
     kubelets = Kubelets(memory, timings=KubeletTimings())
