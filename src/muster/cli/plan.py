@@ -143,9 +143,15 @@ def _what_if(
     more = inputs.load_files(with_files, max_file_mib, grouping) if with_files else None
     changes = dict(map(setting, settings))
     has_workloads = more is not None and bool(more.others)
-    objects = inputs.load_with_owners(files, max_file_mib, grouping, reads_all=has_workloads).objects
+    loaded = inputs.load_with_owners(files, max_file_mib, grouping, reads_all=has_workloads)
     what_if = facade.what_if(
-        objects, with_=more, without=without, drain=drain, set=changes, policy=policy, grouping=grouping
+        loaded.objects,
+        with_=more,
+        without=without,
+        drain=drain,
+        set=changes,
+        policy=policy,
+        grouping=loaded.settings,
     )
     inputs.note_workloads(what_if.grouped, policy.scheduler_names)
     for warning in what_if.warnings:

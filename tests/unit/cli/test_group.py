@@ -359,6 +359,16 @@ def test_owners_that_cannot_be_read_are_noted(served: Served, status: int, says:
     assert "by the rule for ReplicaSet" in result.stdout
 
 
+@pytest.mark.parametrize("words", [("--drain", "n1"), ("--with",)], ids=" ".join)
+def test_a_what_if_says_which_owners_cannot_be_read(served: Served, write: Write, words: tuple[str, ...]) -> None:
+    """The pod is planned by its ReplicaSet, as without a supposition, and not left out."""
+    served.refused = {"deployments": 403}
+    more = [write(job())] if words == ("--with",) else []
+    result = run("plan", "--context", "here", *words, *more)
+    assert "muster may not read Deployment `web`" in result.stderr
+    assert "not among the objects" not in result.stderr
+
+
 def test_a_scaled_manifest_adds_the_missing_pods_of_a_cluster(served: Served, write: Write) -> None:
     assert served.server
     result = run("plan", "--context", "here", write(deployment(replicas=3)))
