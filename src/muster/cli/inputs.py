@@ -80,7 +80,7 @@ def load_with_owners(
     reads_all = reads_all or bool(objects.others)
     owners = live_owners.read(kubeconfig, context, objects, settings, reads_all=reads_all)
     others = live_owners.beside(objects.others, owners.objects)
-    return LoadedObjects(replace(objects, others=others), replace(settings, unread=owners.unread))
+    return LoadedObjects(replace(objects, others=others), replace(settings, is_live=True, unread=owners.unread))
 
 
 def load_grouped(paths: Iterable[str], most_mib: int, settings: GroupingSettings) -> GroupedObjects:

@@ -359,6 +359,18 @@ def test_owners_that_cannot_be_read_are_noted(served: Served, status: int, says:
     assert "by the rule for ReplicaSet" in result.stdout
 
 
+def test_a_missing_owner_of_a_cluster_is_said_as_the_cluster_would(served: Served) -> None:
+    """There is no manifest to add: the pod says the same in its event."""
+    raw = pod("lost", reference("ReplicaSet", "apps/v1", "gone", "1"))
+    del raw["metadata"]["uid"]
+    raw["spec"]["containers"][0]["image"] = "app"
+    served.store.create(PODS, raw, namespace="default")
+    result = run("group", "--context", "here")
+    assert "owner ReplicaSet `gone` does not exist: the pod is not grouped" in result.stdout
+    assert "hint: Kubernetes deletes pods without owners; to keep this one, remove its owner reference" in result.stdout
+    assert "manifest" not in result.stdout
+
+
 @pytest.mark.parametrize("words", [("--drain", "n1"), ("--with",)], ids=" ".join)
 def test_a_what_if_says_which_owners_cannot_be_read(served: Served, write: Write, words: tuple[str, ...]) -> None:
     """The pod is planned by its ReplicaSet, as without a supposition, and not left out."""

@@ -27,7 +27,7 @@ class OwnerIndex:
 
     def __init__(self, raws: Iterable[Raw], settings: GroupingSettings) -> None:
         self._raws = {_place(raw): raw for raw in raws}
-        self._kinds, self._unread = settings.kinds, settings.unread
+        self._kinds, self._unread, self._is_live = settings.kinds, settings.unread, settings.is_live
         self._owners: dict[tuple[Place, str], Owner] = {}  # by the uid, too, by which they were asked for
         self._unnamed: dict[int, Owner] = {}  # without uid, by the identity of the owner with one
 
@@ -36,7 +36,7 @@ class OwnerIndex:
         chain = walk_owners(pod.metadata, self._lookup)
         assert not isinstance(chain, OwnersUnsynced)  # nothing here is read later
         if isinstance(chain, Ungrouped):
-            return _not_given(chain) if chain.reason == "OwnerNotFound" else chain
+            return _not_given(chain) if chain.reason == "OwnerNotFound" and not self._is_live else chain
         return OwnerChain(tuple(map(self._without_planned_uid, chain.owners)), chain.notes)
 
     def _lookup(self, reference: OwnerReference, namespace: str) -> Owner | Missing:

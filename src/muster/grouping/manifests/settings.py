@@ -22,7 +22,8 @@ class GroupingSettings(Struct, frozen=True):
     rules: tuple[KindRule, ...] = ()  # of a user's own kinds
     listed: frozenset[str] | None = None  # resources of owners that are read; None: all that have a rule
     own_controllers: tuple[Controller, ...] = ()  # of a user's own kinds
-    unread: Mapping[GroupKind, Missing] = {}  # owners in a live cluster that could not be read, and why
+    is_live: bool = False  # owners were looked for in a live cluster, too
+    unread: Mapping[GroupKind, Missing] = {}  # owners there that could not be read, and why
 
     @property
     def kinds(self) -> frozenset[GroupKind]:
