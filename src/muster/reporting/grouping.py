@@ -7,7 +7,9 @@ from typing import Any
 from muster.api.decoding import encode
 from muster.api.podgroup import PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.resources import POD_GROUPS
+from muster.grouping.manifests.shortages import shortage_of
 from muster.grouping.manifests.types import ExpandedWorkload, GroupedObjects, PlannedGang, UngroupedPods, Workload
+from muster.grouping.table import KINDS
 from muster.reporting.text import Line, Span, guides, many, table
 from muster.reporting.views import together
 
@@ -210,7 +212,28 @@ def notes(grouped: GroupedObjects, schedulers: Collection[str]) -> Iterator[str]
     unknown = [str(each.workload) for each in grouped.expanded if not each.pods and not each.has_controller]
     if unknown:
         yield f"muster does not make the pods of these; add the pods to see their PodGroups: {_listed(unknown)}"
+    yield from _bounded(list(_shortages(grouped.gangs)))
     yield from _bounded([f"{_pods_of(note)}: {note.why.message}; hint: {note.why.hint}" for note in grouped.notes])
+
+
+def _shortages(gangs: Iterable[PlannedGang]) -> Iterator[str]:
+    """Gangs that will never start: one sentence a workload."""
+    seen: set[Workload] = set()
+    for gang in gangs:
+        shortage = None if gang.workload in seen else shortage_of(gang)
+        if shortage is not None:
+            seen.add(gang.workload)
+            group = f"`{shortage.group}` of {gang.key}" if shortage.group else gang.key
+            yield (
+                f"{gang.workload} will never start: {group} needs {many(shortage.need, 'pod')} "
+                f"({shortage.source}), and will have {shortage.pods}; hint: {_more_pods(gang)}"
+            )
+
+
+def _more_pods(gang: PlannedGang) -> str:
+    hint = "lower the minimum, or ask for more pods"
+    group, kind = gang.workload.api_version.rpartition("/")[0], gang.workload.kind
+    return hint if (group, kind) in KINDS else f"{hint}; `replicas` in `grouping.kinds` says where their number stands"
 
 
 def ungrouped_notes(grouped: GroupedObjects) -> Iterator[str]:

@@ -132,6 +132,72 @@ def test_a_template_without_scheduler_is_noted_with_the_way_out(write: Write) ->
     assert result.return_value == 0
 
 
+@pytest.mark.parametrize(("minimum", "is_noted"), [(4, False), (5, True)])
+@pytest.mark.parametrize("is_scheduled", [False, True])
+def test_a_minimum_beyond_the_pods_of_a_workload_is_noted(
+    write: Write, minimum: int, is_noted: bool, is_scheduled: bool
+) -> None:
+    """Such a gang waits for ever, and nothing in the cluster would say so before."""
+    raw = job(pods=4, annotations={"kai.scheduler/batch-min-member": str(minimum)})
+    if is_scheduled:
+        raw = manifest("CronJob", "batch/v1", "train", {"schedule": "0 * * * *", "jobTemplate": {**raw, "kind": "Job"}})
+    result = run("group", write(raw))
+    says = f"needs {minimum} pods (annotation kai.scheduler/batch-min-member), and will have 4; hint: lower the minimum"
+    assert (says in result.stderr) == is_noted
+    assert ("will never start" in result.stderr) == is_noted
+
+
+def test_a_minimum_beyond_the_pods_of_a_role_is_noted_once_a_workload(write: Write) -> None:
+    spec = {"template": template(), "parallelism": 2, "completions": 2}
+    of_template = {"annotations": {"kai.scheduler/batch-min-member": "3"}}
+    jobs = [{"name": "w", "replicas": 2, "template": {"metadata": of_template, "spec": spec}}]
+    result = run("group", write(manifest("JobSet", "jobset.x-k8s.io/v1alpha2", "wide", {"replicatedJobs": jobs})))
+    assert "JobSet `default/wide` will never start: `w-replica-0` of default/pg-wide-jobset needs 3" in result.stderr
+    assert result.stderr.count("will never start") == 1
+
+
+def test_pods_that_are_not_needed_may_be_missing(write: Write) -> None:
+    """One of two replicated jobs is enough: the other's minimum keeps nothing from starting."""
+    spec = {"template": template(), "parallelism": 1, "completions": 1}
+    many = {"annotations": {"kai.scheduler/batch-min-member": "3"}}
+    jobs = [
+        {"name": "ok", "replicas": 1, "template": {"spec": spec}},
+        {"name": "short", "replicas": 1, "template": {"metadata": many, "spec": spec}},
+    ]
+    raw = manifest(
+        "JobSet",
+        "jobset.x-k8s.io/v1alpha2",
+        "some",
+        {"replicatedJobs": jobs},
+        annotations={"kai.scheduler/batch-min-member": "1"},
+    )
+    assert "will never start" not in run("group", write(raw)).stderr
+
+
+def test_a_minimum_of_an_own_kind_beyond_its_pods_is_noted_with_the_path_to_correct(
+    write: Write, tmp_path: Path
+) -> None:
+    """The description has no path of the replicas: one pod is all that it says."""
+    (tmp_path / "muster.yaml").write_text(GADGETS.replace("replicas: .spec.size", "minimum: .spec.least"))
+    raw = manifest("Gadget", "example.com/v1", "storm", {"least": 3, "template": template()})
+    result = run("group", "--config", str(tmp_path / "muster.yaml"), write(raw))
+    assert "needs 3 pods (.spec.least), and will have 1; hint: lower the minimum, or ask for more" in result.stderr
+    assert "`replicas` in `grouping.kinds`" in result.stderr
+
+
+def test_pods_that_exist_may_be_fewer_than_a_minimum(write: Write) -> None:
+    """Their controller may still be at work: nothing is said that may be wrong."""
+    raw = job(pods=4, annotations={"kai.scheduler/batch-min-member": "5"})
+    raw["metadata"]["uid"] = "7"
+    result = run("group", write(raw, *(pod(f"p{i}", reference("Job", "batch/v1", "train", "7")) for i in range(2))))
+    assert "will never start" not in result.stderr
+
+
+def test_no_example_has_a_minimum_beyond_its_pods() -> None:
+    examples = Path(__file__).parents[3] / "examples" / "workloads"
+    assert "will never start" not in run("group", str(examples)).stderr
+
+
 def test_files_without_pods_say_so(write: Write) -> None:
     assert "there are no pods to group in these files" in run("group", write(node())).stderr
 

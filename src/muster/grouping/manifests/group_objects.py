@@ -16,7 +16,7 @@ from muster.api.resources import PODS
 from muster.grouping.eligibility import is_grouped
 from muster.grouping.group import Assignment, assign
 from muster.grouping.manifests.checks import check_manifests
-from muster.grouping.manifests.future_pods import make_pods, plain_pod
+from muster.grouping.manifests.future_pods import make_pods, plain_pod, workload_of
 from muster.grouping.manifests.owner_index import OwnerIndex
 from muster.grouping.manifests.planned_gangs import PlacedPod, join, notes_of, plan_gangs, ungrouped_pods
 from muster.grouping.manifests.settings import GroupingSettings, GroupKind, group_kind
@@ -45,7 +45,8 @@ def group_objects(objects: Objects, settings: GroupingSettings = DEFAULTS) -> Gr
     existing = {key(group.metadata) for group in objects.pod_groups}  # a pod keeps its own without its owners
     placed = [one for one in placed if isinstance(one.placing, Assignment) or gang_of(one.pod) not in existing]
     placed += [_place(pod, index, settings, is_planned=True) for pod in future.pods if _is_grouped(pod, settings)]
-    gangs = plan_gangs(placed, objects)
+    made = {workload_of(manifest.raw) for manifest in manifests if manifest.kind in settings.makers}
+    gangs = plan_gangs(placed, objects, made)
     return GroupedObjects(
         _with_gangs(objects, future.pods, placed, gangs),
         gangs,

@@ -1,7 +1,7 @@
 """Gangs of pods that are placed: one PodGroup for all pods that join it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,8 +25,10 @@ class PlacedPod(Struct, frozen=True):
     is_planned: bool = False  # it does not exist yet
 
 
-def plan_gangs(placed: Iterable[PlacedPod], objects: Objects) -> tuple[PlannedGang, ...]:
-    """Every gang that pods join, by namespace and name."""
+def plan_gangs(
+    placed: Iterable[PlacedPod], objects: Objects, made: Collection[Workload] = ()
+) -> tuple[PlannedGang, ...]:
+    """Every gang that pods join, by namespace and name. `made`: workloads all of whose pods are made here."""
     members: dict[tuple[str, str], list[tuple[PlacedPod, Assignment]]] = {}
     for one in placed:
         if isinstance(one.placing, Assignment):
@@ -34,7 +36,9 @@ def plan_gangs(placed: Iterable[PlacedPod], objects: Objects) -> tuple[PlannedGa
             members.setdefault((namespace, one.placing.gang.name), []).append((one, one.placing))
     classes = frozenset(group.metadata.name for group in objects.priority_classes)
     existing = {key(group.metadata): group for group in objects.pod_groups}
-    return tuple(_gang(members[place], existing.get("/".join(place)), classes, place[0]) for place in sorted(members))
+    return tuple(
+        _gang(members[place], existing.get("/".join(place)), classes, place[0], made) for place in sorted(members)
+    )
 
 
 def _gang(
@@ -42,6 +46,7 @@ def _gang(
     existing: PodGroup | None,
     classes: frozenset[str],
     namespace: str,
+    made: Collection[Workload],
 ) -> PlannedGang:
     """As the live loop builds it: the first pod by name speaks where the owner is silent."""
     first, assignment = min(members, key=lambda member: member[0].pod.metadata.name)
@@ -52,7 +57,15 @@ def _gang(
         desired = _kept(existing, desired, has_new_pods=any(one.is_planned for one, _ in members))
     groups = {"", *(group.name for group in desired.spec.sub_groups)}
     minimums = tuple(each for each in settle(assignment.gang, pods).minimums if each.group in groups)
-    return PlannedGang(desired, assignment.rule, first.workload, minimums, pods, existing is not None)
+    has_all_pods = all(one.is_planned for one, _ in members) and _is_made(first, assignment, made)
+    return PlannedGang(desired, assignment.rule, first.workload, minimums, pods, existing is not None, has_all_pods)
+
+
+def _is_made(first: PlacedPod, assignment: Assignment, made: Collection[Workload]) -> bool:
+    """Whether all pods of a gang are made here: by what a user created, or by what the rule is about."""
+    owner = assignment.request.owner
+    chooses = Workload(first.workload.namespace, owner.metadata.name, owner.kind, owner.api_version)
+    return first.workload in made or chooses in made
 
 
 def _kept(existing: PodGroup, desired: PodGroup, *, has_new_pods: bool) -> PodGroup:

@@ -30,6 +30,7 @@ class PlannedGang(Struct, frozen=True):
     minimums: tuple[Minimum, ...]
     pods: Mapping[str, int]  # by leaf, how many; "": the PodGroup is one leaf
     is_existing: bool = False  # the PodGroup is among the objects that were given
+    has_all_pods: bool = False  # none exists yet, and those that its workload will have are made here
 
     @property
     def key(self) -> str:
