@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from muster.api import names
-from muster.api.meta import ObjectMeta
 from muster.grouping.types import WorkloadPod
+from muster.validation.pods.membership import is_skipped
 
 
 def is_grouped(pod: WorkloadPod, schedulers: Collection[str], *, is_from_file: bool = False) -> bool:
@@ -20,11 +20,6 @@ def is_grouped(pod: WorkloadPod, schedulers: Collection[str], *, is_from_file: b
         and not has_foreign_group(pod)
         and (has_our_group(pod) or not _is_over(pod))
     )
-
-
-def is_skipped(metadata: ObjectMeta) -> bool:
-    """Whether a user said that the grouper leaves a pod, or the pods of an owner, alone; any value says so."""
-    return names.SKIP_GROUPING in metadata.annotations or names.SKIP_GROUPING in metadata.labels
 
 
 def has_foreign_group(pod: WorkloadPod) -> bool:

@@ -9,13 +9,13 @@ from muster.api import names
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup, PodGroupSpec
 from muster.api.resources import PODS
-from muster.grouping.eligibility import is_skipped
 from muster.grouping.owners import OwnerChain
 from muster.grouping.presence import settle
 from muster.grouping.table import KINDS, UNKNOWN, KindRule
 from muster.grouping.topology import constraint_of
 from muster.grouping.types import GangTree, GroupingRequest, Owner, Ungrouped, WorkloadPod
 from muster.validation.podgroup import PREEMPTIBILITIES
+from muster.validation.pods.membership import is_skipped
 
 RAY_PRIORITY_CLASS = "ray.io/priority-class-name"  # label
 

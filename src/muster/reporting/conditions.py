@@ -156,7 +156,7 @@ def unschedulable(says: str) -> Condition:
 
 def of_stray(stray: Stray) -> Condition:
     """A pod that no node would help: `Unschedulable` would have autoscalers add some in vain (N4)."""
-    return Condition(ON_PODS, "False", stray.why, _cut(f"the pod {stray.says}"))
+    return Condition(ON_PODS, "False", stray.why, _cut(stray.sentence))
 
 
 # queues -------------------------------------------------------------------------------------------------------------

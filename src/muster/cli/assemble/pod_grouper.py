@@ -7,6 +7,7 @@ from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import GroupingObserver
 from muster.kube.cluster import Cluster
 from muster.scheduler.loop import Scheduler
+from muster.validation.pods.membership import is_skipped
 
 
 def build_grouper(
@@ -32,6 +33,5 @@ def build_grouper(
 def reports_orphan(pod: Pod) -> bool:
     """Whether the scheduler reports a pod that has no gang; those that the grouper groups are left to it."""
     notes = pod.metadata.annotations
-    is_skipped = names.SKIP_GROUPING in notes or names.SKIP_GROUPING in pod.metadata.labels
     is_hand_written = names.POD_GROUP in notes and names.GROUPED_BY not in notes
-    return is_skipped or is_hand_written
+    return is_skipped(pod.metadata) or is_hand_written

@@ -43,4 +43,4 @@ def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Ra
 
 def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
     """Why a pod belongs to no gang."""
-    return event(PODS, pod.metadata, stray.why, f"the pod {stray.says}", now)
+    return event(PODS, pod.metadata, stray.why, stray.sentence, now)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.core import Pod
+from muster.api.meta import ObjectMeta
 from muster.api.objects import Objects, key
 
 OURS: Final = frozenset((names.DEFAULT_SCHEDULER,))
@@ -23,17 +24,29 @@ SENTENCES: dict[Why, str] = {
 }
 
 
+SKIPPED: Final = (
+    f"`{names.SKIP_GROUPING}` on the pod keeps muster from grouping it: remove that, or create a PodGroup and name it "
+    "in the annotation"
+)
+
+
 class Stray(Struct, frozen=True):
     """A pod that belongs to no leaf: never scheduled, never counted, always reported (N4)."""
 
     pod: str  # namespace/name
     why: Why
     named: str = ""
+    hint: str = ""  # the way out, where the reason alone does not show it
 
     @property
     def says(self) -> str:
-        """The reason in a sentence."""
+        """The reason, of which the pod is the subject."""
         return SENTENCES[self.why].format(named=self.named)
+
+    @property
+    def sentence(self) -> str:
+        """What the pod itself says, with the way out."""
+        return f"the pod {self.says}" + (f"; hint: {self.hint}" if self.hint else "")
 
 
 def is_ours(pod: Pod, schedulers: Collection[str] = OURS) -> bool:
@@ -51,10 +64,16 @@ def gang_of(pod: Pod) -> str | None:
     return f"{namespace}/{name}" if name else None
 
 
+def is_skipped(metadata: ObjectMeta) -> bool:
+    """Whether a user said that the grouper leaves a pod, or the pods of an owner, alone; any value says so."""
+    return names.SKIP_GROUPING in metadata.annotations or names.SKIP_GROUPING in metadata.labels
+
+
 def orphan(pod: Pod) -> Stray:
     """The Stray for a pod whose gang does not exist."""
-    gang = gang_of(pod)
-    return Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or "")
+    if gang := gang_of(pod):
+        return Stray(key(pod.metadata), "NoSuchPodGroup", gang)
+    return Stray(key(pod.metadata), "NoPodGroup", hint=SKIPPED if is_skipped(pod.metadata) else "")
 
 
 def orphans(objects: Objects, schedulers: Collection[str] = OURS) -> Iterator[Stray]:
