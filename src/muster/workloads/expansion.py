@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from muster.api.fields import items, mapping, text
 from muster.api.names import DEFAULT_NAMESPACE
-from muster.api.resources import CRON_JOBS, PODS, STATEFUL_SETS, Resource
+from muster.api.resources import PODS, Resource
 from muster.errors import InputError
+from muster.workloads.as_if_due import as_if_due
 from muster.workloads.conditions import timestamp
 from muster.workloads.defaults import with_defaults
 from muster.workloads.merge_patch import merged
@@ -22,9 +23,10 @@ from muster.workloads.pod_templates import LONGEST_GENERATED, template_hash
 from muster.workloads.table import CONTROLLERS
 from muster.workloads.types import Action, Controller, Create, Raw, Reconciliation, Remove, Update
 
-MOST_PODS = 20_000  # more take minutes: controllers make them in bursts, and count all of them each time
+MOST_PODS = 20_000
 MOST_ROUNDS = 200_000  # reconciliations
 NOW = datetime(2000, 1, 1, tzinfo=UTC)  # when everything is made; any time serves
+MOST_OWNERS = 16  # above an object that are followed: owners may form a circle
 SUFFIX = 5  # characters after a generateName
 PLANNED = "planned-"  # what the uids of objects that do not exist yet begin with
 Key = tuple[Resource, str, str]  # kind, namespace and name
@@ -93,7 +95,7 @@ class _MemoryObjects:
         self._objects: dict[Key, Raw] = {}
         self._given: dict[str, Raw] = {}  # by uid: as the manifest has it
         self._keys: dict[str, Key] = {}  # by uid
-        self._children: dict[tuple[str, Resource], dict[Key, None]] = {}  # by the uid of their controller, in order
+        self._children: dict[str, dict[Resource, dict[Key, None]]] = {}  # by the uid of their controller, in order
         self._made: dict[Key, None] = {}  # pods
         self._generated: dict[Key, int] = {}  # how many names each owner has generated
         self._queue: deque[Key] = deque()
@@ -101,7 +103,7 @@ class _MemoryObjects:
 
     def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
         """See Children."""
-        return [self._objects[key] for key in self._children.get((owner["metadata"]["uid"], resource), ())]
+        return [self._objects[key] for key in self._children.get(owner["metadata"]["uid"], {}).get(resource, ())]
 
     def made_pods(self) -> Iterator[Raw]:
         """Pods that controllers have made."""
@@ -109,13 +111,13 @@ class _MemoryObjects:
 
     def owners(self) -> Iterator[Raw]:
         """Everything that owns something, as manifests have it where they do."""
-        uids = dict.fromkeys(uid for uid, _ in self._children if uid in self._keys)
+        uids = [uid for uid in self._children if uid in self._keys]
         return (self._given.get(uid) or self._objects[self._keys[uid]] for uid in uids)
 
     def owners_of(self, raw: Raw) -> Iterator[Raw]:
-        """The controllers above an object."""
+        """The controllers above an object, as many as are followed."""
         seen: set[str] = set()
-        while (uid := controller_uid(raw)) in self._keys and uid not in seen:
+        while (uid := controller_uid(raw)) in self._keys and uid not in seen and len(seen) < MOST_OWNERS:
             seen.add(uid)
             raw = self._objects[self._keys[uid]]
             yield self._given.get(uid, raw)
@@ -129,14 +131,17 @@ class _MemoryObjects:
             return
         named = self._named(raw, resource, number)
         self._given[named["metadata"]["uid"]] = named
-        self._put(resource, _ready(resource, _as_if_due(resource, with_defaults(named))))
+        self._put(resource, _ready(resource, as_if_due(resource, with_defaults(named))))
 
     def _put(self, resource: Resource, raw: Raw) -> None:
         key, metadata = _key(resource, raw), raw["metadata"]
+        old = self._objects.get(key)
+        if old is not None and old["metadata"]["uid"] != metadata["uid"]:  # one name, given twice
+            self._keys.pop(old["metadata"]["uid"], None)
         self._objects[key] = raw
         self._keys[metadata["uid"]] = key
         if uid := controller_uid(raw):
-            self._children.setdefault((uid, resource), {})[key] = None
+            self._children.setdefault(uid, {}).setdefault(resource, {})[key] = None
         self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:
@@ -202,7 +207,7 @@ class _MemoryObjects:
                     f"{key[0].kind} `{key[1]}/{key[2]}`: the manifests would have more than {MOST_PODS} pods",
                     hint="lower its replicas, or leave it out",
                 )
-        self._put(resource, _ready(resource, _as_if_due(resource, with_defaults(named))))
+        self._put(resource, _ready(resource, as_if_due(resource, with_defaults(named))))
 
     def _new_object(self, key: Key, resource: Resource, raw: Raw) -> Raw:
         """The object with its name; draws another generated one where the first ones are taken."""
@@ -227,19 +232,24 @@ class _MemoryObjects:
         return {**raw, "metadata": {**created, **metadata, "namespace": namespace, "name": name, "uid": uid}}
 
     def _remove(self, key: Key) -> None:
-        raw = self._objects.get(key)
+        """Remove an object and, as the garbage collector would, all below it."""
+        doomed = [key]
+        while doomed:
+            doomed += self._remove_alone(doomed.pop())
+
+    def _remove_alone(self, key: Key) -> list[Key]:
+        """The children of an object that is gone now."""
+        raw = self._objects.pop(key, None)
         if raw is None:
-            return
-        uid = controller_uid(raw)
-        self._children.get((uid, key[0]), {}).pop(key, None)
+            return []
+        owner, uid = controller_uid(raw), raw["metadata"]["uid"]
+        self._children.get(owner, {}).get(key[0], {}).pop(key, None)
         self._made.pop(key, None)
-        del self._objects[key], self._keys[raw["metadata"]["uid"]]
-        for (owner_uid, _), children in list(self._children.items()) if key[0] in self._controllers else ():
-            if owner_uid == raw["metadata"]["uid"]:
-                for child in list(children):
-                    self._remove(child)
-        if uid in self._keys:
-            self._enqueue(self._keys[uid])
+        if self._keys.get(uid) == key:
+            del self._keys[uid]
+        if owner in self._keys:
+            self._enqueue(self._keys[owner])
+        return [child for children in self._children.get(uid, {}).values() for child in children]
 
 
 def _key(resource: Resource, raw: Raw) -> Key:
@@ -269,13 +279,3 @@ def _ready(resource: Resource, raw: Raw) -> Raw:
         return raw
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "1999-01-01T00:00:00Z"}
     return {**raw, "status": {"phase": "Running", "conditions": [condition]}}
-
-
-def _as_if_due(resource: Resource, raw: Raw) -> Raw:
-    """A workload that makes its pods now, and not one after the other."""
-    if resource == STATEFUL_SETS:
-        return merged(raw, {"spec": {"podManagementPolicy": "Parallel"}})
-    if resource == CRON_JOBS:
-        spec = {"schedule": "* * * * *", "startingDeadlineSeconds": None, "timeZone": None}
-        return merged(raw, {"metadata": {"creationTimestamp": "1999-12-31T23:00:00Z"}, "spec": spec, "status": None})
-    return raw

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from muster.api.codec import title
-from muster.api.fields import at
+from muster.api.fields import at, text
 from muster.api.objects import OtherObject
 from muster.errors import InputError
 from muster.workloads.expansion import MOST_PODS
@@ -17,24 +17,31 @@ COUNTS = frozenset(
 )
 UNREAD = frozenset(("containers", "initContainers", "volumes", "volumeClaimTemplates", "metadata", "affinity"))
 MOST_LEVELS = 20
+Place = tuple[str, str, str, str]  # API group, kind, namespace and name
 
 
 def check_manifests(manifests: Sequence[OtherObject], expanded: Collection[tuple[str, str]]) -> None:
     """InputError: the first manifest that cannot be used. `expanded`: kinds whose pods are made here."""
-    seen: dict[tuple[str, str, str, str], str] = {}
+    seen: dict[Place, str] = {}
+    by_uid: dict[str, OtherObject] = {}
     for manifest in manifests:
         _check_form(manifest)
+        _check_uid(manifest, by_uid)
         if manifest.kind in expanded:
             _check_counts(manifest)
-        api_version, kind = manifest.kind
-        group, name = api_version.rpartition("/")[0], at(manifest.raw, "metadata.name")
-        place = (group, kind, at(manifest.raw, "metadata.namespace") or "", name)
-        if name and place in seen:
+        place = _place(manifest)
+        if place[-1] and place in seen:
             raise InputError(
                 f"{manifest.where}: {title(manifest.raw)} is given twice",
                 hint=f"the other one is in {seen[place]}; keep one",
             )
         seen[place] = manifest.where
+
+
+def _place(manifest: OtherObject) -> Place:
+    api_version, kind = manifest.kind
+    meta = manifest.raw.get("metadata")
+    return api_version.rpartition("/")[0], kind, text(meta, "namespace"), text(meta, "name")
 
 
 def _check_form(manifest: OtherObject) -> None:
@@ -43,6 +50,18 @@ def _check_form(manifest: OtherObject) -> None:
             raise _refused(manifest, f"`{field}` is not an object")
     if not _is_text(manifest, "name") and not _is_text(manifest, "generateName"):
         raise _refused(manifest, "it has no name", "add `metadata.name`")
+
+
+def _check_uid(manifest: OtherObject, by_uid: dict[str, OtherObject]) -> None:
+    """Pods know their owner by its uid: those of a manifest that was copied with its uid would belong to both."""
+    uid = at(manifest.raw, "metadata.uid")
+    other = by_uid.setdefault(uid, manifest) if isinstance(uid, str) and uid else manifest
+    if other is not manifest and _place(other) != _place(manifest):
+        raise _refused(
+            manifest,
+            f"it has the uid of {title(other.raw)} in {other.where}",
+            "remove `metadata.uid` from the copy: the API server gives every object one of its own",
+        )
 
 
 def _check_counts(manifest: OtherObject) -> None:

@@ -13,11 +13,11 @@ from msgspec import Struct
 from muster.api.fields import mapping, text, texts
 from muster.api.resources import PODS, Resource
 from muster.grouping.custom_kinds import CustomKind, first_at, number_at, roles_of
+from muster.workloads.bursts import burst_beside
 from muster.workloads.pod_templates import new_pod
 from muster.workloads.types import Children, Controller, Create, Raw, Reconciliation
 
 TEMPLATE = "spec.template"  # of kinds without roles
-BURST = 1_000  # pods of one reconciliation
 
 
 class _Role(Struct, frozen=True):
@@ -37,8 +37,9 @@ def _reconcile(custom: CustomKind, owner: Raw, children: Children, _now: datetim
     """Creates the pods that are missing; pods that are too many stay."""
     existing = children.of(owner, PODS)
     missing = (Create(PODS, pod) for role in _roles(owner, custom) for pod in _missing(owner, role, custom, existing))
-    actions = tuple(islice(missing, BURST))
-    return Reconciliation(actions, again_after_seconds=0.0 if len(actions) == BURST else None)
+    burst = burst_beside(len(existing))
+    actions = tuple(islice(missing, burst))
+    return Reconciliation(actions, again_after_seconds=0.0 if len(actions) == burst else None)
 
 
 def _roles(owner: Raw, custom: CustomKind) -> Iterator[_Role]:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from muster.api.fields import integer, items, mapping, texts
 from muster.api.resources import PODS, REPLICA_SETS
+from muster.workloads.bursts import burst_beside
 from muster.workloads.conditions import with_condition, without_condition, without_zeros
 from muster.workloads.pod_templates import (
     deletion_order,
@@ -18,7 +19,6 @@ from muster.workloads.pod_templates import (
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation, Remove
 
 REPLICA_FAILURE = "ReplicaFailure"  # condition
-BURST = 500  # most pods that one reconciliation creates or deletes
 
 
 def reconcile(replica_set: Raw, children: Children, now: datetime) -> Reconciliation:
@@ -32,11 +32,11 @@ def reconcile(replica_set: Raw, children: Children, now: datetime) -> Reconcilia
 
 
 def _scale(replica_set: Raw, active: Sequence[Raw], replicas: int) -> tuple[Action, ...]:
-    missing = replicas - len(active)
+    missing, burst = replicas - len(active), burst_beside(len(active))
     if missing < 0:
-        return tuple(remove_pod(pod) for pod in deletion_order(active)[: min(-missing, BURST)])
+        return tuple(remove_pod(pod) for pod in deletion_order(active)[: min(-missing, burst)])
     template = mapping(replica_set, "spec.template")
-    return tuple(Create(PODS, new_pod(replica_set, template)) for _ in range(min(missing, BURST)))
+    return tuple(Create(PODS, new_pod(replica_set, template)) for _ in range(min(missing, burst)))
 
 
 def remove_pod(pod: Raw) -> Remove:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.api.fields import at, integer, items, mapping, text, texts
 from muster.api.resources import CLAIMS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
-from muster.workloads.apps.replica_sets import BURST, remove_pod
+from muster.workloads.apps.replica_sets import remove_pod
 from muster.workloads.apps.revisions import (
     REVISION_HASH,
     sorted_revisions,
@@ -19,6 +19,7 @@ from muster.workloads.apps.revisions import (
     template_of,
     update_revision,
 )
+from muster.workloads.bursts import burst_beside
 from muster.workloads.conditions import without_zeros
 from muster.workloads.pod_templates import (
     count_or_percent,
@@ -58,6 +59,11 @@ class StatefulSetState(Struct, frozen=True):
         return _ordinals(self.owner)
 
     @property
+    def burst(self) -> int:
+        """How many pods one reconciliation creates."""
+        return burst_beside(len(self.replicas))
+
+    @property
     def is_ordered(self) -> bool:
         """Whether each pod waits for the ones before it."""
         return text(self.owner, "spec.podManagementPolicy") != "Parallel"
@@ -86,7 +92,7 @@ def reconcile(owner: Raw, children: Children, now: datetime) -> Reconciliation:
     limit = integer(owner, "spec.revisionHistoryLimit", 10)
     actions = (*revised, *_manage(state), *surplus_revisions(revisions, used, limit))
     again = seconds_to_available(pods, integer(owner, "spec.minReadySeconds"), now)
-    is_partial = state.count - len(state.replicas) > BURST and not state.is_ordered
+    is_partial = state.count - len(state.replicas) > state.burst and not state.is_ordered
     return Reconciliation(actions, _status(state, pods), 0.0 if is_partial else again)
 
 
@@ -134,7 +140,7 @@ def _fill(state: StatefulSetState) -> tuple[list[Action], bool]:
     actions: list[Action] = []
     claims: list[Action] = []
     for ordinal in state.ordinals:
-        if len(actions) >= BURST:
+        if len(actions) >= state.burst:
             break
         pod = state.replicas.get(ordinal)
         if pod is None:

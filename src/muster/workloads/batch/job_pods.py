@@ -16,17 +16,18 @@ from muster.workloads.batch.job_tally import (
     is_tracked,
     without_tracking,
 )
+from muster.workloads.bursts import burst_beside
 from muster.workloads.pod_templates import LONGEST_GENERATED, deletion_order, is_terminating, new_pod, phase
 from muster.workloads.types import Action, Create, Raw, Update
 
-BURST = 500  # most pods that one reconciliation creates or deletes
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(seconds=10), timedelta(minutes=10)  # after failures
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def delete_pods(pods: Iterable[Raw]) -> tuple[Action, ...]:
     """Deletes pods that are not to count as failed: without their finalizer."""
-    chosen = list(pods)[:BURST]
+    doomed = list(pods)
+    chosen = doomed[: burst_beside(len(doomed))]
     freed = [remove_tracking(pod) for pod in chosen if is_tracked(pod)]
     return (*freed, *(remove_pod(pod) for pod in chosen))
 
@@ -70,7 +71,7 @@ def _doubled(active: Sequence[Raw], completions: int) -> list[Raw]:
 
 def create_pods(job: Raw, pods: Sequence[Raw], active: Sequence[Raw], tally: JobTally, missing: int) -> list[Action]:
     """New pods; those of an Indexed Job have the lowest indexes that have none."""
-    count = min(missing, BURST)
+    count = min(missing, burst_beside(len(active)))
     if not is_indexed(job):
         return [Create(PODS, new_job_pod(job)) for _ in range(count)]
     taken = {completion_index(pod) for pod in active} | tally.completed | (tally.failed_indexes or frozenset())

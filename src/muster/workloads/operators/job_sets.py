@@ -75,7 +75,8 @@ def reconcile(job_set: Raw, children: Children, now: datetime) -> Reconciliation
     if is_terminating(job_set) or text(job_set, "spec.managedBy") not in ("", _OPERATOR):
         return Reconciliation()
     replicated = replicated_jobs(job_set)
-    jobs = classify(children.of(job_set, JOBS), integer(job_set, "status.restarts"))
+    existing = children.of(job_set, JOBS)
+    jobs = classify(existing, integer(job_set, "status.restarts"))
     view = JobSetView(job_set, replicated, jobs, count_jobs(jobs, [job.name for job in replicated]))
     if is_condition_true(job_set, "Completed") or is_condition_true(job_set, "Failed"):
         return _after_the_end(view, now)
@@ -85,7 +86,7 @@ def reconcile(job_set: Raw, children: Children, now: datetime) -> Reconciliation
     if jobs.succeeded and has_succeeded(job_set, replicated, jobs):
         return Reconciliation(outdated, _ended(_status(view), _COMPLETED, now))
     actions = chain(outdated, _service_actions(view, children), _job_actions(view), _suspension_actions(view))
-    return bounded(actions, {**_status(view), "conditions": _conditions(view, now)})
+    return bounded(actions, len(existing), {**_status(view), "conditions": _conditions(view, now)})
 
 
 def _deletions(jobs: Sequence[Raw]) -> Iterator[Action]:

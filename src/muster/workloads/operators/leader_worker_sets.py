@@ -66,7 +66,7 @@ def reconcile(lws: Raw, children: Children, now: datetime) -> Reconciliation:
         _service_actions(lws, children),
         _all_groups_actions(lws, groups, children),
     )
-    return bounded(actions, _status(lws, leader_set, groups, states, now))
+    return bounded(actions, len(groups), _status(lws, leader_set, groups, states, now))
 
 
 def _size(lws: Raw) -> int:

@@ -11,11 +11,12 @@ from typing import Any
 
 from muster.api.fields import at, items, mapping, text, texts
 from muster.api.resources import SERVICES, Resource
+from muster.workloads.bursts import burst_beside
 from muster.workloads.pod_templates import controller_reference
 from muster.workloads.types import Action, Raw, Reconciliation, Remove
 
 MOST_CHILDREN = 200_000  # of one workload: a typing error in `replicas` must not fill the memory
-MOST_ACTIONS = 1_000  # of one reconciliation; the next one follows at once
+MOST_ACTIONS = 1_000  # of the first reconciliation; the next one follows at once
 
 
 def name_of(raw: Raw) -> str:
@@ -77,11 +78,17 @@ def removal(resource: Resource, raw: Raw) -> Remove:
     return Remove(resource, text(raw, "metadata.namespace"), name_of(raw), text(raw, "metadata.uid"))
 
 
-def bounded(actions: Iterable[Action], status: Raw | None, again_after_seconds: float | None = None) -> Reconciliation:
-    """A reconciliation of the first of these actions; with more of them, the next one follows at once."""
-    first = tuple(islice(actions, MOST_ACTIONS + 1))
-    if len(first) > MOST_ACTIONS:
-        return Reconciliation(first[:MOST_ACTIONS], status, 0.0)
+def bounded(
+    actions: Iterable[Action], existing: int, status: Raw | None, again_after_seconds: float | None = None
+) -> Reconciliation:
+    """A reconciliation of the first of these actions; with more of them, the next one follows at once.
+
+    `existing`: how many objects it counts.
+    """
+    most = burst_beside(existing, MOST_ACTIONS)
+    first = tuple(islice(actions, most + 1))
+    if len(first) > most:
+        return Reconciliation(first[:most], status, 0.0)
     return Reconciliation(first, status, again_after_seconds)
 
 

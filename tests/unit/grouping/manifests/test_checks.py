@@ -72,3 +72,20 @@ def test_a_workload_that_is_given_twice_is_refused() -> None:
 def test_numbers_of_kinds_whose_pods_are_not_made_here_are_not_judged() -> None:
     raw = manifest("SparkApplication", "sparkoperator.k8s.io/v1beta2", "pi", {"size": "large", "replicas": "some"})
     assert not muster.group(muster.objects([raw])).pod_groups
+
+
+def test_a_copy_with_the_uid_of_another_workload_is_refused() -> None:
+    """By its uid, the pods of one of them would belong to both."""
+    first, second = job(), deployment()
+    first["metadata"]["uid"] = second["metadata"]["uid"] = "u"
+    said = refusal(first, second)
+    assert "it has the uid of job" in said
+    assert "hint: remove `metadata.uid` from the copy" in said
+
+
+@pytest.mark.parametrize("namespace", [["a"], {"a": 1}, 7])
+def test_a_namespace_that_is_no_text_counts_as_missing(namespace: Any) -> None:
+    raw = job(pods=1)
+    raw["metadata"]["namespace"] = namespace
+    (gang,) = muster.group(muster.objects([raw])).pod_groups
+    assert gang.key.startswith("default/")

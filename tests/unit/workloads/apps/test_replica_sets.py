@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.api.resources import PODS, REPLICA_SETS
-from muster.workloads.apps.replica_sets import BURST
+from muster.workloads.bursts import BURST
 from muster.workloads.types import Create
 from tests.support.workload_objects import WorkloadObjects, workload
 

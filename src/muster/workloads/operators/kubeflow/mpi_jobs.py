@@ -57,7 +57,7 @@ def reconcile(job: Raw, children: Children, now: datetime) -> Reconciliation:
     view = MpiView(job, launcher, pods, {name_of(pod): pod for pod in children.of(job, PODS)})
     if states.is_finished(job):
         return Reconciliation(tuple(_cleaning(view)))
-    return bounded(chain(_actions(view, children), _suspension(view)), _status(view, now))
+    return bounded(chain(_actions(view, children), _suspension(view)), len(view.workers), _status(view, now))
 
 
 def _actions(view: MpiView, children: Children) -> Iterator[Action]:

@@ -43,7 +43,7 @@ def reconcile(kind: TrainingKind, job: Raw, children: Children, now: datetime) -
     if states.is_finished(job):
         return _after_the_end(kind, job, pods, services, now)
     if flag(job, "spec.runPolicy.suspend"):
-        return bounded(_deletions(pods, services), _suspended(kind, job, status, now))
+        return bounded(_deletions(pods, services), len(pods), _suspended(kind, job, status, now))
     status = _started(kind, job, status, now)
     if reason := _excess(job, roles, pods, status, now):
         ended = states.end_job(status, kind.resource.kind, states.FAILED, reason, now)
@@ -70,7 +70,7 @@ def _reconcile_replicas(
     counts = {role.name: states.count_pods(role, pods) for role in roles}
     status = {**status, "replicaStatuses": states.replica_statuses(kind, job, counts)}
     status = states.update_conditions(kind, job, roles, pods, status, now)
-    return bounded(actions, status, _seconds_to_deadline(job, status, now))
+    return bounded(actions, len(pods) + len(services), status, _seconds_to_deadline(job, status, now))
 
 
 # replicas -----------------------------------------------------------------------------------------------------------

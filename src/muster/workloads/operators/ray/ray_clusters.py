@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from muster.api.fields import integer, items, mapping, number, text, texts
 from muster.api.resources import PODS, RAY_CLUSTERS, SERVICES
+from muster.workloads.bursts import burst_beside
 from muster.workloads.operators.conditions import WorkloadCondition, is_running_and_ready, set_condition
 from muster.workloads.operators.objects import MOST_ACTIONS, child, flag, name_of, removal
 from muster.workloads.operators.ray import ray_pods
@@ -124,7 +125,7 @@ def _group_actions(cluster: Raw, group: WorkerGroup, pods: Sequence[Raw], now: d
         return [removal(PODS, pod) for pod in doomed]
     kept = [pod for pod in pods if name_of(pod) not in group.to_delete]
     surplus = kept[group.replicas :] if not flag(cluster, "spec.enableInTreeAutoscaling") else []
-    missing = min(group.replicas - len(kept), MOST_ACTIONS)
+    missing = min(group.replicas - len(kept), burst_beside(len(kept), MOST_ACTIONS))
     created = [Create(PODS, new_worker(cluster, group)) for _ in range(missing)]
     return [*(removal(PODS, pod) for pod in (*doomed, *surplus)), *created]
 
@@ -142,7 +143,7 @@ def _replica_actions(cluster: Raw, group: WorkerGroup, pods: Sequence[Raw], now:
     surplus = ordered[group.replicas :] if not flag(cluster, "spec.enableInTreeAutoscaling") else []
     taken = {_index(members[0]) for members in ordered}
     free = (index for index in count() if index not in taken)
-    missing = min(group.replicas - len(ordered), max(1, MOST_ACTIONS // group.hosts))
+    missing = min(group.replicas - len(ordered), max(1, burst_beside(len(pods), MOST_ACTIONS) // group.hosts))
     created = [
         Create(PODS, new_worker(cluster, group, replica))
         for index, _ in zip(free, range(missing), strict=False)
