@@ -27,6 +27,7 @@ class GangRecord(Struct):
     deleted_at: float | None = None  # by the clock of the grouper; None: it was not deleted
     yielded: frozenset[str] = frozenset()  # fields that other managers keep
     refused: PodGroup | None = None  # the last PodGroup that the API server refused
+    refused_pods: set[str] = set()  # uids of pods that say so
     joined: dict[str, tuple[str, "Mark"]] = {}  # by pod: its uid and the mark that it got, until the cache has it
     size: int = 0  # pods, when it was last written
     empty_since: float | None = None  # by the clock of the grouper
@@ -46,6 +47,13 @@ class GangRecord(Struct):
         """The API server accepted it; where the watch showed its deletion before that, it is gone already."""
         self.applied = desired if version[0] != self.deleted_uid else None
         self.version, self.yielded, self.applied_at, self.refused = version, yielded, now, None
+
+    def set_refused(self, desired: PodGroup) -> bool:
+        """The API server refused it; returns whether it did so for the first time."""
+        is_first = self.refused != desired
+        if is_first:
+            self.refused, self.refused_pods = desired, set()
+        return is_first
 
     def set_deleted(self, uid: str, now: float) -> None:
         """A watch showed that the PodGroup is gone."""

@@ -27,7 +27,7 @@ from muster.controllers.grouper.gang_record import (
     representative,
 )
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
-from muster.controllers.grouper.grouping_reports import GroupingReports
+from muster.controllers.grouper.grouping_reports import GroupingReports, refusal
 from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, build_pod_group
@@ -304,19 +304,13 @@ class Grouper:
         existing: PodGroup | None,
         term: int,
     ) -> None:
-        """Says on the pods why their PodGroup is not stored."""
-        if record.refused == desired:
-            return
-        record.refused = desired
-        self._observer.grouping_failed("Refused")
-        text = Ungrouped(
-            "PodGroupRefused",
-            f"podgroup `{desired.metadata.name}` is refused: {why}",
-            "correct the workload; muster tries again when it changes, and from time to time",
-        )
-        is_final = existing is None
-        for member in members:
-            self.reports.add(member.pod.metadata, text, is_final, term)
+        """Says on the pods why their PodGroup is not stored: on each once, on those that came later as well."""
+        if record.set_refused(desired):
+            self._observer.grouping_failed("Refused")
+        text, is_final = refusal(desired.metadata.name, why), existing is None
+        for meta in (member.pod.metadata for member in members if member.pod.metadata.uid not in record.refused_pods):
+            record.refused_pods.add(meta.uid)
+            self.reports.add(meta, text, is_final, term)
 
     async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> ApiError | None:
         """Marks these pods of a gang, a few at a time; returns why some may not be."""

@@ -36,6 +36,15 @@ class GroupingReport(Struct, frozen=True):
     term: int
 
 
+def refusal(pod_group: str, why: str) -> Ungrouped:
+    """What pods say whose PodGroup the API server refuses."""
+    return Ungrouped(
+        "PodGroupRefused",
+        f"podgroup `{pod_group}` is refused: {why}",
+        "correct the workload; muster tries again when it changes, and from time to time",
+    )
+
+
 class GroupingReports:
     """Writes reports on pods."""
 

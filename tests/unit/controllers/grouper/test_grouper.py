@@ -404,6 +404,21 @@ async def test_a_podgroup_that_is_refused_is_said_on_its_pods_and_others_go_on()
         await live.until(lambda: world.get_pod("bad-0")["status"]["conditions"][-1]["reason"] == "PodGroupRefused")
 
 
+async def test_pods_that_come_after_a_refusal_say_it_too() -> None:
+    """A Job makes its pods one after the other; a pod without an event would wait in silence."""
+    world = GroupingWorld()
+    bad = world.create(JOBS, "bad", annotations={"kai.scheduler/batch-min-member": "2"})
+    world.pod("bad-0", bad)
+    metrics = Metrics()
+    cluster = Faulty(world.memory, lambda call: "forbidden" if "pg-bad" in call.what else None)
+    async with world.grouping(cluster, observer=metrics) as live:
+        await live.until(lambda: "PodGroupRefused" in world.events("bad-0"))
+        world.pod("bad-1", bad)
+        await live.until(lambda: "PodGroupRefused" in world.events("bad-1"))
+    refused = metrics.registry.get_sample_value("muster_grouping_failures_total", {"reason": "Refused"})
+    assert refused == 1, "the PodGroup is the same"
+
+
 async def test_every_metric_of_the_grouper_moves() -> None:
     world, metrics = GroupingWorld(), Metrics()
     bad = world.create(JOBS, "bad", annotations={"kai.scheduler/batch-min-member": "2"})
