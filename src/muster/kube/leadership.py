@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Protocol
 
 from muster.kube.errors import ApiError
@@ -38,16 +37,31 @@ def leads_in(leadership: Leadership, term: int) -> bool:
     return leadership.leading and leadership.term == term
 
 
-@asynccontextmanager
-async def within_leadership(leadership: Leadership, seconds: float) -> AsyncIterator[None]:
+def within_leadership(leadership: Leadership, seconds: float) -> "WriteTimeout":
     """Ends a write after so many seconds, or when leadership ends, whichever is first; ApiError 504 where it did.
 
     So no request is under way when leadership ends. The API server may still carry out a request that was given up:
     the margin between the end of leadership and the end of the lease is for that. A margin as long as a binding may
     take would be simpler, but a long `bindTimeoutSeconds` would then delay every change of leaders.
     """
-    try:
-        async with asyncio.timeout(max(min(seconds, leadership.seconds_left), 0.0)):
-            yield
-    except TimeoutError:
-        raise ApiError(504, "Timeout", "no answer in time") from None
+    return WriteTimeout(max(min(seconds, leadership.seconds_left), 0.0))
+
+
+class WriteTimeout:
+    """`asyncio.timeout` that raises ApiError 504. A class: a generator costs half as much again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            raise ApiError(504, "Timeout", "no answer in time") from None
+        if isinstance(error, TimeoutError):
+            raise ApiError(504, "Timeout", "no answer in time") from None

@@ -39,7 +39,8 @@ PROMPT_SECONDS = (
     1.0  # an unclear answer within so long is followed up at once: its gang goes on after a passing failure
 )
 
-Preparation = Callable[[Binding], Awaitable[None]]  # returns when the pod may be bound; ApiError: it may not
+# What a binding waits for: the pod may be bound once it is awaited, or at once where it is None; ApiError: it may not.
+Preparation = Callable[[Binding], Awaitable[object] | None]
 
 
 class UnconfirmedBinding(Struct, frozen=True):
@@ -152,9 +153,12 @@ class Binder:
         for prepare in self._preparations:
             if not self.api.leads_in(write.term):
                 return ANOTHER_LEADER
+            waiting = prepare(write.binding)
+            if waiting is None:
+                continue
             try:
                 async with within_leadership(self.api.leadership, self.api.seconds):
-                    await prepare(write.binding)
+                    await waiting
             except ApiError as error:
                 return error.message
         return "" if self.api.leads_in(write.term) else ANOTHER_LEADER

@@ -3,7 +3,7 @@
 Restart safe: a claim with a node on it is never given another one; the next plan holds the pod to that node.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from muster.api.core import PersistentVolumeClaim, StorageClass
 from muster.api.names import SELECTED_NODE
@@ -24,13 +24,21 @@ class VolumeBinder:
         self.cluster, self.cache, self.clock = cluster, cache, clock
         self._written: dict[str, tuple[str, float]] = {}  # by the uid of a claim: the node, and when
 
-    async def select_node(self, binding: Binding) -> None:
-        """Writes the node on every claim of the pod that waits for it. ApiError: the API server rejected one."""
+    def select_node(self, binding: Binding) -> Awaitable[None] | None:
+        """Writes the node on every claim of the pod that waits for it; None: the pod has none.
+
+        ApiError: the API server rejected one.
+        """
         pod = self.cache.pod(binding.key)
-        for name in claims_of(pod) if pod is not None else ():
+        if pod is None or not pod.spec.volumes:
+            return None
+        return self._select_all(claims_of(pod), binding.node)
+
+    async def _select_all(self, names: Iterable[str], node: str) -> None:
+        for name in names:
             claim = self._waiting(name)
-            if claim is not None and selected_node(claim) != binding.node:
-                await self._select(claim, binding.node)
+            if claim is not None and selected_node(claim) != node:
+                await self._select(claim, node)
 
     async def _select(self, claim: PersistentVolumeClaim, node: str) -> None:
         other = selected_node(claim) or self._unseen(claim.metadata.uid)

@@ -7,7 +7,7 @@ what is stored; a lost one is written again after the next cycle.
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -121,13 +121,12 @@ class StatusWriter:
         self._latest, self._newest = cycle, cycle.number
         self._woken.set()
 
-    async def yield_to_binding(self, binding: Binding) -> None:
-        """Before a pod is bound: drops its updates and waits for one in flight: none may report later that it waits."""
+    def yield_to_binding(self, binding: Binding) -> Awaitable[object] | None:
+        """Before a pod is bound: drops its updates; waits for one in flight: none may report later that it waits."""
         address = (PODS.plural, binding.namespace, binding.pod)
         self._placed[address] = self._newest + 1
         self._updates.pop(address, None)
-        if address in self._busy:
-            await self._busy[address].wait()
+        return self._busy[address].wait() if address in self._busy else None
 
     def forget(self) -> None:
         """Drops every update: another replica leads, and may change what was written."""

@@ -356,9 +356,10 @@ async def test_a_pod_that_is_being_bound_gets_no_waiting_condition() -> None:
         await until(lambda: gate.now.total() == AT_ONCE)
         sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
         (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
-        async with asyncio.timeout(5):
-            await bench.status_writer.yield_to_binding(_binding(later))
-        on_its_way = asyncio.create_task(bench.status_writer.yield_to_binding(_binding(sent[0])))
+        assert bench.status_writer.yield_to_binding(_binding(later)) is None, "nothing is in flight"
+        waiting_for = bench.status_writer.yield_to_binding(_binding(sent[0]))
+        assert waiting_for is not None
+        on_its_way = asyncio.ensure_future(waiting_for)
         bench.news()  # of a cycle that is over by now: it does not know of the binding
         assert bench.status_writer._latest is not None
         bench.status_writer._latest = msgspec.structs.replace(bench.status_writer._latest, number=1)
@@ -700,7 +701,9 @@ async def test_an_update_that_is_not_answered_is_given_up() -> None:
     async with bench.running(), asyncio.timeout(5):
         bench.news()
         await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
-        await bench.status_writer.yield_to_binding(_binding("g-0"))
+        in_flight = bench.status_writer.yield_to_binding(_binding("g-0"))
+        assert in_flight is not None
+        await in_flight
         await until(lambda: True in bench.failed)
 
 
