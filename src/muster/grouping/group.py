@@ -86,7 +86,7 @@ def build_pod_group(
 def _skipped(owner: ObjectMeta) -> Ungrouped:
     return Ungrouped(
         "SkippedByOwner",
-        f"owner `{owner.name}` says `{names.SKIP_GROUPING}`, and the pod names no PodGroup",
+        f"owner `{owner.name}` says `{names.SKIP_GROUPING}`: the pod is not grouped",
         f"name a PodGroup in the annotation `{names.POD_GROUP}` of its pods, or remove `{names.SKIP_GROUPING}`",
     )
 

@@ -132,9 +132,9 @@ class Assigner:
         return Owner(PODS.api_version, PODS.kind, member.pod.metadata) if member else None
 
     def unread(self, before: float) -> list[GroupedPod]:
-        """Pods that were first seen before this time, and whose owners could not be read yet."""
+        """Pods with an owner that could not be read since before this time, and that do not say why."""
         waiting = (self.members.get(name) for name in self.members.awaiting_any())
-        return [member for member in waiting if member and member.placing is None and member.seen_at < before]
+        return [member for member in waiting if member and member.awaited_since < before and _is_silent(member)]
 
     async def run(self) -> None:
         """Assigns without end."""
@@ -161,11 +161,19 @@ class Assigner:
         references: list[OwnerReference] = []
         placing, is_settled = self.place(member.pod, partial(self._lookup, references))
         is_lost = member.has_lost_owner if placing is None else _has_lost_owner(placing)
-        if placing is None or _is_worse(placing, member):
+        kept_because = _why(placing) if _is_worse(placing, member) else None
+        if placing is None or kept_because is not None:
             placing = member.placing if isinstance(member.placing, Assignment) else None
         awaited = "" if is_settled else f"{references[-1].api_version} {references[-1].kind}"
-        uids = frozenset(reference.uid for reference in references)
-        return replace(member, placing=placing, owner_uids=uids, kind_awaited=awaited, has_lost_owner=is_lost)
+        return replace(
+            member,
+            placing=placing,
+            owner_uids=frozenset(reference.uid for reference in references),
+            kind_awaited=awaited,
+            awaited_since=member.awaited_since if awaited == member.kind_awaited else self._clock(),
+            kept_because=kept_because,
+            has_lost_owner=is_lost,
+        )
 
     def _lookup(self, seen: list[OwnerReference], reference: OwnerReference, namespace: str) -> Owner | Missing:
         seen.append(reference)
@@ -189,6 +197,24 @@ class Assigner:
 
 def _has_lost_owner(placing: Placing) -> bool:
     return isinstance(placing, Ungrouped) and placing.reason in LOST_OWNER
+
+
+def _why(placing: Placing) -> Ungrouped | None:
+    """Why a pod is not grouped, or not by all of its owners."""
+    match placing:
+        case Assignment(notes=notes):
+            return notes[0] if notes else None
+        case _:
+            return placing
+
+
+def _is_silent(member: GroupedPod) -> bool:
+    """Whether a pod waits for an owner, or keeps its gang without, and has said nothing about it."""
+    match member.placing:
+        case None | Assignment(notes=()):
+            return member.kept_because is None
+        case _:
+            return False
 
 
 def _is_worse(placing: Placing, member: GroupedPod) -> bool:

@@ -27,7 +27,7 @@ from muster.controllers.grouper.gang_record import (
     representative,
 )
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
-from muster.controllers.grouper.grouping_reports import GroupingReports, refusal
+from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, kept_gang, refusal
 from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, build_pod_group
@@ -193,16 +193,23 @@ class Grouper:
     def _report(self, member: GroupedPod) -> None:
         if not self._leadership.leading or member.pod.is_finished:
             return
-        meta, term = member.pod.metadata, self._leadership.term
+        term = self._leadership.term
         match member.placing:
-            case Ungrouped() as text:
-                self._observer.pod_ungrouped(text.reason)
-                self.reports.add(meta, text, True, term)
+            case Ungrouped() as why:
+                self._observer.pod_ungrouped(why.reason)
+                self._say(member, why, term)
             case Assignment(notes=notes):
-                for text in notes:
-                    self.reports.add(meta, text, False, term)
+                for note in notes:
+                    self.reports.add(member.pod.metadata, note, False, term)
             case None:
-                return
+                pass
+        if member.kept_because is not None and member.kept_because.reason not in GOING:
+            self._say(member, member.kept_because, term)
+
+    def _say(self, member: GroupedPod, why: Ungrouped, term: int) -> None:
+        """Why a pod gets no PodGroup, or keeps the one that it has."""
+        text = kept_gang(why, member.gang) if member.gang else why
+        self.reports.add(member.pod.metadata, text, not member.gang, term)
 
     # the loop
 
@@ -221,9 +228,7 @@ class Grouper:
             for member in self.assigner.unread(self._clock() - UNREAD_SECONDS):
                 if self._leadership.leading:
                     why = self.assigner.owners.problem_of(member.kind_awaited)
-                    self.reports.add(
-                        member.pod.metadata, unread_owner(member.kind_awaited, why), True, self._begin_term()
-                    )
+                    self._say(member, unread_owner(member.kind_awaited, why), self._begin_term())
 
     async def _reconcile(self, gang: str) -> bool:
         """Whether the gang is written as it should be; otherwise it comes again after a while."""

@@ -24,6 +24,7 @@ MOST_WAITING = 4096
 MOST_REMEMBERED = 50_000
 AGAIN_SECONDS = 300.0  # the same report on the same pod is not written more often
 AT_ONCE = 4  # requests: few, as PodGroups come first
+GOING = ("OwnerNotFound", "OwnerUidDiffers", "NoSuchGroup")  # Kubernetes, or a controller, deletes such pods soon
 Series = tuple[str, str]  # uid of the pod, and the reason
 
 
@@ -43,6 +44,12 @@ def refusal(pod_group: str, why: str) -> Ungrouped:
         f"podgroup `{pod_group}` is refused: {why}",
         "correct the workload; muster tries again when it changes, and from time to time",
     )
+
+
+def kept_gang(why: Ungrouped, pod_group: str) -> Ungrouped:
+    """What a pod says that keeps its PodGroup, though it would get none, or another one, by what is known now."""
+    problem = why.message.partition(": the pod is ")[0]  # `not grouped`, or `grouped by` another owner: it is neither
+    return Ungrouped(why.reason, f"the pod keeps podgroup `{pod_group}` as it was: {problem}", why.hint)
 
 
 class GroupingReports:

@@ -22,6 +22,8 @@ class GroupedPod(Struct, frozen=True):
     placing: Placing = None
     owner_uids: frozenset[str] = frozenset()  # whose changes may place it elsewhere; those not read yet as well
     kind_awaited: str = ""  # `apiVersion kind` of an owner that cannot be read now
+    awaited_since: float = 0.0  # by the clock of the grouper
+    kept_because: Ungrouped | None = None  # why it keeps the gang that it had, though its owners say something else
     seen_at: float = 0.0  # by the clock of the grouper
     has_lost_owner: bool = False  # its placing is from when it had one
 

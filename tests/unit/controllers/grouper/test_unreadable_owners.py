@@ -6,6 +6,7 @@ import pytest
 
 from muster.api.meta import OwnerReference
 from muster.api.resources import CRON_JOBS, JOBS, PODS, Resource
+from muster.controllers.grouper import grouper
 from muster.controllers.grouper.owner_watch import OwnerWatch
 from muster.grouping.types import Owner
 from muster.kube.cluster import Raw
@@ -47,6 +48,49 @@ async def test_running_pods_keep_their_podgroup_after_a_restart_with_a_workload_
         assert world.groups() == groups
         world.store.delete(PODS, "default", "train-0", grace_seconds=0)
         await live.until(lambda: not world.groups())
+
+
+async def test_a_pod_that_keeps_its_podgroup_says_why_its_owner_does_not_count() -> None:
+    """The PodGroup does not follow its workload any more: that must not be silent."""
+    world = await grouped_world()
+    group = world.membership()["train-0"][0]
+    async with world.grouping() as live:
+        await live.settle()
+        world.update(JOBS, "train", {"metadata": {"annotations": {MINIMUM: "many"}}})
+        await live.until(lambda: "InvalidAnnotation" in world.events("train-0"))
+    said = world.events("train-0")["InvalidAnnotation"]
+    assert said.startswith(f"the pod keeps podgroup `default/{group}` as it was: annotation `{MINIMUM}` of Job `train`")
+    assert "is not grouped" not in said
+    assert "hint: a whole number from 1 up" in said
+    assert "conditions" not in world.get_pod("train-0").get("status", {}), "it has its PodGroup, and may be scheduled"
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("broken", "OwnerNotRead"), ("forbidden", "OwnerForbidden")])
+async def test_a_pod_that_keeps_its_podgroup_says_that_its_owner_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, fault: Fault, reason: str
+) -> None:
+    monkeypatch.setattr(grouper, "UNREAD_SECONDS", 0.1)
+    world = await grouped_world()
+    group = world.membership()["train-0"][0]
+    cluster = Faulty(world.memory, lambda call: fault if call.what.startswith("jobs") else None)
+    async with world.grouping(cluster) as live:
+        await live.until(lambda: reason in world.events("train-0"))
+    said = world.events("train-0")[reason]
+    assert said.startswith(f"the pod keeps podgroup `default/{group}` as it was: ")
+    assert "the pod is" not in said
+    assert "conditions" not in world.get_pod("train-0").get("status", {})
+
+
+async def test_a_deleted_workload_makes_no_noise() -> None:
+    """Its pods are about to be deleted: thousands of events would say so."""
+    world = await grouped_world()
+    async with world.grouping() as live:
+        await live.settle()
+        world.update(PODS, "train-0", {"metadata": {"finalizers": ["example.com/hold"]}})
+        world.store.delete(JOBS, "default", "train")
+        await live.until(lambda: _has_lost_owner(live.grouper.assigner.members.get("default/train-0")))
+        await live.settle()
+    assert not world.events("train-0")
 
 
 async def test_an_owner_that_was_read_before_the_watch_had_it_is_missed_when_it_is_deleted() -> None:
