@@ -1,10 +1,12 @@
 """Keys to reconcile: each waits at most once, and no two workers have the same key at a time.
 
 Level-triggered: a key says that something about it changed, not what. A key that is added while it is worked on comes
-again afterwards. Failures wait with a backoff of their own and hold up no other key.
+again afterwards. Failures wait with a backoff of their own and hold up no other key; keys that fail together come again
+one by one, as chance spreads them.
 """
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
@@ -18,8 +20,13 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.05, 30.0  # after failures of one key in a ro
 class WorkQueue(Generic[K]):
     """Reconciles keys with a bounded number of workers."""
 
-    def __init__(self, first_seconds: float = FIRST_SECONDS, longest_seconds: float = LONGEST_SECONDS) -> None:
-        self._backoff_seconds = first_seconds, longest_seconds
+    def __init__(
+        self,
+        first_seconds: float = FIRST_SECONDS,
+        longest_seconds: float = LONGEST_SECONDS,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._backoff = first_seconds, longest_seconds, chance
         self._ready: deque[K] = deque()
         self._waiting: set[K] = set()  # in `_ready`
         self._working: set[K] = set()
@@ -108,5 +115,5 @@ class WorkQueue(Generic[K]):
         if is_changed:
             self.add(key)
         elif not is_done:
-            backoff = self._backoffs.setdefault(key, Backoff(*self._backoff_seconds))
+            backoff = self._backoffs.setdefault(key, Backoff(*self._backoff))
             self.add_later(key, backoff.next_seconds())

@@ -105,6 +105,21 @@ async def test_a_key_that_fails_comes_again_after_a_growing_wait() -> None:
     assert reconciler.begun == ["a"] * 4
 
 
+async def test_keys_that_fail_together_do_not_come_again_together() -> None:
+    """A webhook that refuses the PodGroups of a thousand gangs is not asked about all of them at once, every time."""
+    parts = iter(range(100))
+    queue, reconciler = WorkQueue[str](first_seconds=10.0, chance=lambda: next(parts) / 100), Reconciler()
+    keys = [str(number) for number in range(100)]
+    reconciler.failures = dict.fromkeys(keys, 1)
+    async with working(queue, reconciler):
+        for key in keys:
+            queue.add(key)
+        while len(queue._timers) < len(keys):
+            await asyncio.sleep(0)
+        due = sorted(timer.when() for timer in queue._timers.values())
+    assert due[-1] - due[0] > 4.0, "they are spread over the upper half of the wait"
+
+
 async def test_a_key_that_waits_for_its_time_is_taken_at_once_when_it_changes() -> None:
     queue, reconciler = WorkQueue[str](), Reconciler()
     async with working(queue, reconciler):
