@@ -44,6 +44,23 @@ NOTES_OF_TIME: Final = frozenset(
     (STALE_SINCE, STALE_SUBGROUPS, LAST_START, MOVED_TO)
 )  # they matter when time has passed
 
+# on what becomes of a PodCliqueSet: labels unless said otherwise
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+PART_OF: Final = "app.kubernetes.io/part-of"  # the PodCliqueSet
+APP_NAME: Final = "app.kubernetes.io/name"
+COMPONENT: Final = "app.kubernetes.io/component"
+GROVE_OPERATOR: Final = "grove-operator"  # value of MANAGED_BY
+POD_CLIQUE: Final = "grove.io/podclique"
+POD_GANG: Final = "grove.io/podgang"
+BASE_POD_GANG: Final = "grove.io/base-podgang"  # on PodCliques, pods and PodGangs of scaled gangs
+SET_REPLICA: Final = "grove.io/podcliqueset-replica-index"
+SCALING_GROUP: Final = "grove.io/podcliquescalinggroup"
+SCALING_GROUP_REPLICA: Final = "grove.io/podcliquescalinggroup-replica-index"
+POD_INDEX: Final = "grove.io/podclique-pod-index"
+TEMPLATE_HASH: Final = "grove.io/pod-template-hash"
+TOPOLOGY_NAME: Final = "grove.io/topology-name"  # annotation, on PodGangs
+GANG_GATE: Final = "grove.io/podgang-pending-creation"  # scheduling gate
+
 # on claims that wait for their first consumer: the node on which their volume is made
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"  # annotation
 

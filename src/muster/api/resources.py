@@ -59,10 +59,20 @@ RAY_CLUSTERS: Final = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 RAY_JOBS: Final = Resource("ray.io", "v1", "rayjobs", "RayJob")
 RAY_SERVICES: Final = Resource("ray.io", "v1", "rayservices", "RayService")
 
+# Grove
+POD_CLIQUE_SETS: Final = Resource("grove.io", "v1alpha1", "podcliquesets", "PodCliqueSet")
+POD_CLIQUES: Final = Resource("grove.io", "v1alpha1", "podcliques", "PodClique")
+POD_CLIQUE_SCALING_GROUPS: Final = Resource("grove.io", "v1alpha1", "podcliquescalinggroups", "PodCliqueScalingGroup")
+CLUSTER_TOPOLOGY_BINDINGS: Final = Resource(
+    "grove.io", "v1alpha1", "clustertopologybindings", "ClusterTopologyBinding", namespaced=False
+)
+POD_GANGS: Final = Resource("scheduler.grove.io", "v1alpha1", "podgangs", "PodGang")
+
 # what governs pods
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+AUTOSCALERS: Final = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 NEW_EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")  # the same objects as EVENTS
 
