@@ -66,7 +66,7 @@ class Assigner:
 
     def put(self, raw: Raw) -> None:
         """A pod is new, or has changed."""
-        if not self._is_ours(raw):
+        if not self.is_ours(raw):
             self.drop(raw)
             return
         pod = read_pod(raw)
@@ -90,12 +90,15 @@ class Assigner:
 
     def is_grouped(self, pod: WorkloadPod) -> bool:
         """Whether the grouper chooses the PodGroup of a pod."""
-        in_scope = not self._namespaces or pod.metadata.namespace in self._namespaces
-        return in_scope and is_grouped(pod, self._schedulers)
+        return self._is_in_scope(pod.metadata.namespace) and is_grouped(pod, self._schedulers)
 
-    def _is_ours(self, raw: Raw) -> bool:
+    def is_ours(self, raw: Raw) -> bool:
         """A cheap test before anything is decoded: most pods may be for other schedulers (N6)."""
-        return (raw.get("spec") or {}).get("schedulerName") in self._schedulers
+        is_in_scope = self._is_in_scope(raw["metadata"].get("namespace", ""))
+        return is_in_scope and (raw.get("spec") or {}).get("schedulerName") in self._schedulers
+
+    def _is_in_scope(self, namespace: str) -> bool:
+        return not self._namespaces or namespace in self._namespaces
 
     def drop(self, raw: Raw) -> None:
         """A pod is gone, or is not ours."""

@@ -30,11 +30,13 @@ from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGro
 from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, kept_gang, refusal
 from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
+from muster.controllers.grouper.other_groupers import chosen_by_another
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
+from muster.grouping.pod_reader import read_pod
 from muster.grouping.types import Ungrouped
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
-from muster.kube.cluster import Cluster
+from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
 from muster.kube.work_queue import WorkQueue
@@ -113,15 +115,22 @@ class Grouper:
 
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:
-            case ObjectUpdated(object=raw):
+            case ObjectUpdated(object=raw) if not self._is_left_alone(raw):
                 self.assigner.put(raw)
                 member = self.assigner.members.get("/".join(identity(raw)))
                 if member is not None and member.gang in self._records:
                     self._records[member.gang].confirm(member)
-            case ObjectDeleted(object=raw):
+            case ObjectUpdated(object=raw) | ObjectDeleted(object=raw):
                 self.assigner.drop(raw)
             case _:
                 return
+
+    def _is_left_alone(self, raw: Raw) -> bool:
+        """Whether another grouper chose the PodGroup of a pod of ours, which then says so."""
+        why = chosen_by_another(raw, self._pod_group) if self.assigner.is_ours(raw) else None
+        if why is not None and self._leadership.leading:
+            self.reports.add(read_pod(raw).metadata, why, False, self._leadership.term)
+        return why is not None
 
     def _group_changed(self, event: ReflectorEvent) -> None:
         """Looks at the gang again where its PodGroup is new, gone, or has another spec; statuses do not matter."""
