@@ -78,6 +78,7 @@ def gang_of_tree(
         min_sub_group=tree.min_sub_group,
         sub_groups=tree.sub_groups,
         late=tree.late,
+        spare=tree.spare,
         priority_class=priority_class,
         minimums=tree.minimums,
     )

@@ -3,6 +3,7 @@
 Rule 1: a late leaf without pods does not count: where all parts of a group are late and absent, the group above counts
 the others. Rule 2: a branch that has pods of its own is a leaf, as its pods do not say which part they belong to.
 Rule 3: of a semi-preemptible gang, absent groups are left out: minimums must not rise (V5), but groups may be added.
+Rule 4: a spare leaf without pods is left out.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ _EXISTING = "; those whose pods come later count once they exist"
 
 def settle(gang: GangTree, present: Collection[str], *, is_semi_preemptible: bool = False) -> GangTree:
     """The gang as it is needed now: `present` are the names of groups that have pods."""
-    gang = _flatten(gang, present)
+    gang = _flatten(_leave_out(gang, gang.spare.difference(present)) if gang.spare else gang, present)
     absent = _absent(gang, present) if gang.late else frozenset()
     if not absent or all(group.name in absent for group in gang.sub_groups):
         return gang

@@ -31,6 +31,7 @@ class Part(Struct, frozen=True, kw_only=True):
     constraint: TopologyConstraint | None = None
     is_needed: bool = True  # False: what is above does without it
     is_late: bool = False  # leaf: its pods come after others run
+    is_spare: bool = False  # leaf: it is there only while it has pods
     may_hold_pods: bool = False  # branch: where pods do not say their part, it is a leaf
 
 
@@ -42,6 +43,7 @@ class WorkloadTree(Struct, frozen=True):
     minimums: tuple[Minimum, ...]
     leaves: dict[Path, str]
     late: frozenset[str]
+    spare: frozenset[str]
 
 
 class _TreeTooLarge(Exception):
@@ -59,8 +61,8 @@ def build_tree(parts: Iterable[Part], need: int | None = None, source: str = "")
             f"the workload has {error}: the pod is not grouped",
             "make it smaller, or split it into several workloads",
         )
-    late = frozenset(builder.late)
-    return WorkloadTree(tuple(builder.sub_groups), min_sub_group, tuple(builder.minimums), builder.leaves, late)
+    late, spare = frozenset(builder.late), frozenset(builder.spare)
+    return WorkloadTree(tuple(builder.sub_groups), min_sub_group, tuple(builder.minimums), builder.leaves, late, spare)
 
 
 class _TreeBuilder:
@@ -71,6 +73,7 @@ class _TreeBuilder:
         self.minimums: list[Minimum] = []
         self.leaves: dict[Path, str] = {}
         self.late: set[str] = set()
+        self.spare: set[str] = set()
         self._names: set[str] = set()
 
     def add_children(self, path: Path, name: str, branch: Part) -> int | None:
@@ -97,6 +100,8 @@ class _TreeBuilder:
         if need > LARGEST:
             raise _TreeTooLarge(f"a group `{part.name[:80]}` of {need if need < 10**20 else 'far too many'} pods")
         name = self._name(path)
+        if part.is_spare:
+            self.spare.add(name)
         self._append(SubGroup(name, parent, min_member=need, topology_constraint=part.constraint))
         self.minimums.append(Minimum(name, need, part.source))
         self.leaves[path] = name
@@ -118,7 +123,7 @@ class _TreeBuilder:
         return True
 
     def _append(self, group: SubGroup) -> None:
-        if len(self.sub_groups) == MOST_SUB_GROUPS:
+        if len(self.sub_groups) - len(self.spare) >= MOST_SUB_GROUPS:
             raise _TreeTooLarge(f"more than {MOST_SUB_GROUPS} groups")
         self.sub_groups.append(group)
 

@@ -85,6 +85,7 @@ class GangTree(Struct, frozen=True, kw_only=True):
     sub_groups: tuple[SubGroup, ...] = ()
     constraint: TopologyConstraint | None = None  # None: from the annotations of the owner
     late: frozenset[str] = frozenset()  # leaves whose pods come after others run: without pods, they do not count
+    spare: frozenset[str] = frozenset()  # leaves that are there only while they have pods
     priority_class: str = TRAIN  # of the kind, where neither owner nor pod names one
     minimums: tuple[Minimum, ...] = ()
 

@@ -68,13 +68,31 @@ def test_replicas_of_several_hosts_come_whole_or_not_at_all() -> None:
     assert leaf(member("tpu", 2, 3), workload) == "tpu-2"
 
 
-def test_a_replica_keeps_its_leaf_when_the_autoscaler_removes_one_before_it() -> None:
-    """Indexes are not shifted: replica 2 of 2 may remain."""
-    group = workers("tpu", 2, 1, numOfHosts=4, maxReplicas=8)
-    workload = cluster(group, enableInTreeAutoscaling=True)
-    assert ungrouped(member("tpu", 2), cluster(group)).reason == "NoSuchGroup"
-    assert leaf(member("tpu", 2), workload) == "tpu-2"
-    assert ungrouped(member("tpu", 8), workload).reason == "NoSuchGroup"
+@pytest.mark.parametrize("is_autoscaled", [True, False])
+def test_a_replica_keeps_its_leaf_when_one_before_it_is_removed(is_autoscaled: bool) -> None:
+    """Indexes are not shifted, and KubeRay removes replicas in no order: of 8, replicas 5 and 7 may remain."""
+    workload = cluster(workers("tpu", 2, numOfHosts=4, maxReplicas=2), enableInTreeAutoscaling=is_autoscaled)
+    assert leaf(member("tpu", 7), workload) == "tpu-7"
+    assert tree(grouped(member(), workload, present={"headgroup", "tpu-5", "tpu-7"})) == picture("""
+        2/2
+          headgroup: 1
+          tpu: 2/4
+            tpu-0: 4
+            tpu-1: 4
+            tpu-5: 4
+            tpu-7: 4
+    """)
+    assert tree(grouped(member(), workload, present={"headgroup"})).endswith("tpu: 2/2\n    tpu-0: 4\n    tpu-1: 4")
+
+
+def test_indexes_far_beyond_the_replicas_are_said() -> None:
+    assert ungrouped(member("tpu", 10**6), cluster(workers("tpu", 2, numOfHosts=4))).reason == "NoSuchGroup"
+
+
+def test_spare_leaves_do_not_make_a_cluster_too_large() -> None:
+    largest = cluster(workers("a", 4_998, numOfHosts=2), workers("b", 4_998, numOfHosts=2))
+    assert leaf(member("b", 4_997), largest) == "b-4997"
+    assert len(grouped(member(), largest, present={"headgroup"}).spec.sub_groups) == 9_999
 
 
 def test_pods_without_an_index_make_a_group_of_hosts_one_leaf() -> None:

@@ -2,6 +2,9 @@
 
 A group with several hosts a replica is a branch of replicas that come whole or not at all. An operator that does not
 index its pods leaves open which replica a pod belongs to: the group is then one leaf.
+
+A group that scales down loses any of its replicas, whether the autoscaler chooses them or KubeRay (in the order of a Go
+map), and the others keep their indexes: a replica has a leaf beyond the number of replicas, while it has pods.
 """
 
 from collections.abc import Iterator
@@ -16,9 +19,7 @@ GROUP, NODE_TYPE = "ray.io/group", "ray.io/node-type"  # labels
 REPLICA_INDEX = "ray.io/worker-group-replica-index"  # label
 HEAD = "headgroup"
 CLEANUP = "redis-cleanup"  # a node type: made like the head, by a Job that runs when the cluster is gone
-SPARE_REPLICAS = (
-    16  # an autoscaler that removes replica 0 of 2 keeps replica 1: indexes may pass the number of replicas
-)
+SPARE_REPLICAS = 256  # indexes beyond the number of replicas: by how many a group may have been scaled down
 
 
 def group(request: GroupingRequest) -> GangTree | Ungrouped:
@@ -48,11 +49,10 @@ def _groups(owner: Owner) -> list[Raw]:
 def _parts(owner: Owner) -> Iterator[Part]:
     head = template_constraint(at(owner.spec, "headGroupSpec.template") or {})
     yield Part(name=HEAD, need=1, source="one head a cluster", constraint=head)
-    is_autoscaled = owner.spec.get("enableInTreeAutoscaling") is True
-    yield from (_workers(workers, is_autoscaled=is_autoscaled) for workers in _groups(owner))
+    yield from map(_workers, _groups(owner))
 
 
-def _workers(workers: Raw, *, is_autoscaled: bool) -> Part:
+def _workers(workers: Raw) -> Part:
     name, hosts, desired = _name(workers), _hosts(workers), _desired(workers)
     minimum = integer(workers, "minReplicas")
     need = min(minimum or desired, desired)
@@ -61,8 +61,13 @@ def _workers(workers: Raw, *, is_autoscaled: bool) -> Part:
     if hosts == 1:
         return Part(name=name, need=need, source=source, constraint=constraint)
     replicas = (
-        Part(name=f"{name}-{index}", need=hosts, source=f"numOfHosts of worker group {name}")
-        for index in range(_slots(workers, is_autoscaled=is_autoscaled))
+        Part(
+            name=f"{name}-{index}",
+            need=hosts,
+            source=f"numOfHosts of worker group {name}",
+            is_spare=index >= desired,
+        )
+        for index in range(desired + SPARE_REPLICAS)
     )
     return Part(name=name, parts=replicas, need=need, source=source, constraint=constraint, may_hold_pods=True)
 
@@ -81,8 +86,3 @@ def _desired(workers: Raw) -> int:
         return 0
     least, most = integer(workers, "minReplicas"), integer(workers, "maxReplicas", 2**31 - 1)
     return min(max(integer(workers, "replicas"), least), max(most, least))
-
-
-def _slots(workers: Raw, *, is_autoscaled: bool) -> int:
-    desired = _desired(workers)
-    return max(desired, min(integer(workers, "maxReplicas"), desired + SPARE_REPLICAS)) if is_autoscaled else desired
