@@ -58,6 +58,7 @@ SCALING_GROUP: Final = "grove.io/podcliquescalinggroup"
 SCALING_GROUP_REPLICA: Final = "grove.io/podcliquescalinggroup-replica-index"
 POD_INDEX: Final = "grove.io/podclique-pod-index"
 TEMPLATE_HASH: Final = "grove.io/pod-template-hash"
+GENERATION_HASH: Final = "grove.io/podcliqueset-generation-hash"  # on PodCliqueScalingGroups: what they may update to
 TOPOLOGY_NAME: Final = "grove.io/topology-name"  # annotation, on PodGangs
 GANG_GATE: Final = "grove.io/podgang-pending-creation"  # scheduling gate
 

@@ -1,0 +1,203 @@
+"""What a PodCliqueSet consists of: which cliques, scaling groups and gangs there are, by name.
+
+Rule 1: whoever asks which gang a clique belongs to asks here; another scheme of names and gangs is another `lay_out`.
+Rule 2: the base gang of a replica has every standalone clique and the first `minAvailable` replicas of each scaling
+group; each further replica is a gang of its own. Rule 3: numbers are bounded, whatever a spec says.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from muster.api.grove.pod_clique_set import (
+    PackTopologyConstraint,
+    PodCliqueSet,
+    PodCliqueTemplate,
+    ScalingGroupTemplate,
+)
+from muster.grove.naming import (
+    base_gang_name,
+    clique_name,
+    group_name,
+    group_replica_name,
+    scaled_gang_name,
+    service_name,
+)
+
+MOST_CLIQUES = 100_000  # of one set: a typing error in `replicas` must not fill the memory
+
+
+class CliqueLayout(Struct, frozen=True):
+    """A PodClique."""
+
+    name: str
+    template: PodCliqueTemplate
+    set_replica: int
+    gang: str
+    min_available: int
+    base: str = ""  # the base gang, where the clique is in a scaled one
+    group: str = ""  # the PodCliqueScalingGroup; empty: standalone
+    group_replica: int = 0  # which replica of that group
+
+
+class GroupLayout(Struct, frozen=True):
+    """A PodCliqueScalingGroup, and the cliques of each of its replicas."""
+
+    name: str
+    template: ScalingGroupTemplate
+    set_replica: int
+    replicas: tuple[tuple[CliqueLayout, ...], ...]
+    required: tuple[tuple[CliqueLayout, ...], ...]  # what the base gang needs; some may be missing after a scale-in
+
+
+class GroupReplicaLayout(Struct, frozen=True):
+    """A replica of a scaling group that has a constraint of its own in the base gang."""
+
+    name: str
+    cliques: tuple[CliqueLayout, ...]
+    topology: PackTopologyConstraint
+
+
+class GangLayout(Struct, frozen=True):
+    """A PodGang."""
+
+    name: str
+    set_replica: int
+    cliques: tuple[CliqueLayout, ...]
+    base: str = ""  # the base gang; empty: this is one
+    group: str = ""  # of a scaled gang: the PodCliqueScalingGroup
+    group_replica: int = 0
+    groups: tuple[GroupReplicaLayout, ...] = ()
+    topology: PackTopologyConstraint | None = None
+
+
+class ReplicaLayout(Struct, frozen=True):
+    """One replica of a set."""
+
+    index: int
+    service: str
+    cliques: tuple[CliqueLayout, ...]  # standalone
+    groups: tuple[GroupLayout, ...]
+    gangs: tuple[GangLayout, ...]  # the base gang first
+
+
+class SetLayout(Struct, frozen=True):
+    """All replicas of a set."""
+
+    name: str
+    replicas: tuple[ReplicaLayout, ...]
+
+
+def lay_out(pcs: PodCliqueSet, group_replicas: Mapping[str, int]) -> SetLayout:
+    """The parts of a set.
+
+    `group_replicas`: the live replicas of PodCliqueScalingGroups by name; one that is not there begins as its template.
+    """
+    left = MOST_CLIQUES
+    replicas = []
+    for index in range(max(0, pcs.spec.replicas)):
+        replica = lay_out_replica(pcs, index, group_replicas)
+        left -= max(1, sum(len(gang.cliques) for gang in replica.gangs))
+        if left < 0:
+            break
+        replicas.append(replica)
+    return SetLayout(pcs.metadata.name, tuple(replicas))
+
+
+def lay_out_replica(pcs: PodCliqueSet, index: int, group_replicas: Mapping[str, int]) -> ReplicaLayout:
+    """One replica of a set."""
+    name = pcs.metadata.name
+    template = pcs.spec.template
+    members = {clique for group in template.pod_clique_scaling_groups for clique in group.clique_names}
+    base = base_gang_name(name, index)
+    cliques = tuple(
+        CliqueLayout(clique_name(name, index, clique.name), clique, index, base, clique_minimum(clique))
+        for clique in template.cliques
+        if clique.name not in members
+    )
+    groups = tuple(_group(pcs, index, group, group_replicas) for group in template.pod_clique_scaling_groups)
+    gangs = (_base_gang(pcs, index, cliques, groups), *_scaled_gangs(pcs, groups))
+    return ReplicaLayout(index, service_name(name, index), cliques, groups, gangs)
+
+
+def clique_replicas(template: PodCliqueTemplate) -> int:
+    """How many pods a clique begins with: 0 in a template stands for 1."""
+    return max(1, template.spec.replicas)
+
+
+def clique_minimum(template: PodCliqueTemplate) -> int:
+    """How many pods of a clique start together."""
+    minimum = template.spec.min_available
+    return clique_replicas(template) if minimum is None else max(1, minimum)
+
+
+def group_minimum(template: ScalingGroupTemplate) -> int:
+    """How many replicas of a scaling group are in the base gang."""
+    return max(1, template.min_available)
+
+
+def _group(pcs: PodCliqueSet, index: int, group: ScalingGroupTemplate, live: Mapping[str, int]) -> GroupLayout:
+    """A group that is scaled to zero needs nothing; below its minimum, it still needs all of that."""
+    name, minimum = group_name(pcs.metadata.name, index, group.name), group_minimum(group)
+    templates = {clique.name: clique for clique in pcs.spec.template.cliques}
+    members = [templates[clique] for clique in group.clique_names if clique in templates]
+    count = min(max(0, live.get(name, group.replicas)), MOST_CLIQUES // max(1, len(members)))
+    base = base_gang_name(pcs.metadata.name, index)
+    replicas = tuple(
+        tuple(_member(name, replica, clique, index, base, minimum) for clique in members)
+        for replica in range(max(count, minimum) if count else 0)
+    )
+    return GroupLayout(name, group, index, replicas[:count], replicas[:minimum])
+
+
+def _member(
+    group: str, replica: int, template: PodCliqueTemplate, set_replica: int, base: str, minimum: int
+) -> CliqueLayout:
+    is_scaled = replica >= minimum
+    return CliqueLayout(
+        name=clique_name(group, replica, template.name),
+        template=template,
+        set_replica=set_replica,
+        gang=scaled_gang_name(group, replica, minimum) if is_scaled else base,
+        min_available=clique_minimum(template),
+        base=base if is_scaled else "",
+        group=group,
+        group_replica=replica,
+    )
+
+
+def _base_gang(
+    pcs: PodCliqueSet, index: int, standalone: tuple[CliqueLayout, ...], groups: tuple[GroupLayout, ...]
+) -> GangLayout:
+    members = (clique for group in groups for replica in group.required for clique in replica)
+    return GangLayout(
+        name=base_gang_name(pcs.metadata.name, index),
+        set_replica=index,
+        cliques=(*standalone, *members),
+        groups=tuple(constrained for group in groups for constrained in _constrained_replicas(group)),
+        topology=pcs.spec.template.topology_constraint,
+    )
+
+
+def _constrained_replicas(group: GroupLayout) -> Iterator[GroupReplicaLayout]:
+    topology = group.template.topology_constraint
+    if topology is None:
+        return
+    for index, cliques in enumerate(group.required):
+        yield GroupReplicaLayout(group_replica_name(group.name, index), cliques, topology)
+
+
+def _scaled_gangs(pcs: PodCliqueSet, groups: tuple[GroupLayout, ...]) -> Iterator[GangLayout]:
+    """One a replica above the minimum; without a constraint of the group, that of the set holds in each."""
+    for group in groups:
+        minimum = group_minimum(group.template)
+        for index, cliques in enumerate(group.replicas[minimum:], start=minimum):
+            yield GangLayout(
+                name=scaled_gang_name(group.name, index, minimum),
+                set_replica=group.set_replica,
+                cliques=cliques,
+                base=base_gang_name(pcs.metadata.name, group.set_replica),
+                group=group.name,
+                group_replica=index,
+                topology=group.template.topology_constraint or pcs.spec.template.topology_constraint,
+            )
