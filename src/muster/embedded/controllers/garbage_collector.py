@@ -143,7 +143,7 @@ class GarbageCollector:
         owner = self._object_store.get(*key) if key else None
         if key is None or owner is None or FOREGROUND_FINALIZER not in (owner.raw["metadata"].get("finalizers") or ()):
             return
-        if not any(self._blocks_owner(dependent, owner_uid) for dependent in self._object_store.dependents(owner_uid)):
+        if not self._object_store.has_dependent(owner_uid, lambda dependent: self._blocks_owner(dependent, owner_uid)):
             self._remove_finalizer(*key, FOREGROUND_FINALIZER)
 
     def _blocks_owner(self, dependent: StorageKey, owner_uid: str) -> bool:

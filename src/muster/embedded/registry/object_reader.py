@@ -1,7 +1,9 @@
 """Reads of the embedded cluster: list with pages, get, and watch, each at a resourceVersion."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
@@ -95,14 +97,18 @@ class ObjectReader:
         if at < table.history.compacted or at > self._object_store.version:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
         matches = self._predicate(kind, labels, fields)
-        objects = table.objects_at(at, namespace if resource.namespaced else "")
-        selected = [stored for stored in objects if (start is None or stored.key > start) and matches(stored.raw)]
-        page = selected[:limit] if limit > 0 else selected
-        remaining = len(selected) - len(page)
-        token = _encode_token(at, page[-1].key) if remaining else ""
+        objects = table.paged_at(at, namespace if resource.namespaced else "")
+        first = 0 if start is None else bisect_right(objects, start, key=lambda stored: stored.key)
+        selected = (stored for stored in objects[first:] if matches(stored.raw))
+        page = list(islice(selected, limit if limit > 0 else None))
+        has_more = next(selected, None) is not None
+        if not has_more:
+            table.forget_pages()
+        token = _encode_token(at, page[-1].key) if has_more else ""
         from_storage = self._kind_registry.from_storage(kind)
         items = tuple(from_storage(stored.copy()) for stored in page)
-        return Listing(items, str(at), token, 0 if labels or fields else remaining)
+        is_counted = has_more and not labels and not fields
+        return Listing(items, str(at), token, len(objects) - first - len(page) if is_counted else 0)
 
     def get(self, resource: Resource, namespace: str, name: str, subresource: str = "", *, version: str = "") -> Raw:
         """One object, or its `scale`; `status` gets the whole object. `version`: not older than it."""

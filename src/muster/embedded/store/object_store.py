@@ -52,6 +52,10 @@ class ObjectStore:
         """Objects that name this one as an owner."""
         return list(self._dependents.get(uid, ()))
 
+    def has_dependent(self, uid: str, test: Callable[[StorageKey], bool]) -> bool:
+        """Whether an object that names this one as an owner passes the test, which changes nothing."""
+        return any(map(test, self._dependents.get(uid, ())))
+
     def keys_in_namespace(self, namespace: str) -> Iterator[StorageKey]:
         """Every object in a namespace."""
         for resource, table in tuple(self._tables.items()):

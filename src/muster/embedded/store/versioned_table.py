@@ -5,7 +5,7 @@ Rule 2: nothing here knows what an object means.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -95,6 +95,7 @@ class Table:
         self.by_namespace: dict[str, dict[str, StoredObject]] = {}
         self.history = History(history)
         self.wakeups: dict[int, Callable[[], None]] = {}  # of open watches, by their id
+        self._paged: tuple[int, str, Sequence[StoredObject]] | None = None  # of a list whose pages are being read
 
     def get(self, key: NamespacedName) -> StoredObject | None:
         """One object; None: it does not exist."""
@@ -126,6 +127,16 @@ class Table:
         for space in (namespace,) if namespace else sorted(self.by_namespace):
             for _, stored in sorted(self.by_namespace.get(space, {}).items()):
                 yield stored
+
+    def paged_at(self, version: int, namespace: str = "") -> Sequence[StoredObject]:
+        """What `objects_at` gives, kept for the next page: all pages of a list show one version."""
+        if self._paged is None or self._paged[:2] != (version, namespace):
+            self._paged = version, namespace, self.objects_at(version, namespace)
+        return self._paged[2]
+
+    def forget_pages(self) -> None:
+        """The last page was read."""
+        self._paged = None
 
     def objects_at(self, version: int, namespace: str = "") -> list[StoredObject]:
         """Objects as they were at a version that the history still holds: undoes the later changes."""
