@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from muster.api.resources import DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS, Resource
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import RUN_FOR, KubeletTimings
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.errors import ApiError
 from muster.workloads.table import KUBERNETES
 from tests.e2e.workload_site import has_condition
@@ -63,7 +63,7 @@ async def namespace(apiserver: ApiServer) -> AsyncIterator[ControlledNamespace]:
         await cluster.create(NODES, {"metadata": {"name": NODE}, "status": {"allocatable": {"pods": "100"}}})
     timings = KubeletTimings(start_seconds=0.1, stop_seconds=0.1)
     controllers = {controller.resource: controller for controller in KUBERNETES}
-    loops = [WorkloadControllers(cluster, controllers).run, Kubelets(cluster, timings=timings).run]
+    loops = [ControllerRuntime(cluster, controllers).run, Kubelets(cluster, timings=timings).run]
     tasks = [asyncio.create_task(loop()) for loop in loops]
     controlled = ControlledNamespace(cluster, name)
     try:

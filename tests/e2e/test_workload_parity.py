@@ -24,12 +24,12 @@ from muster.api.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.errors import ApiError
 from tests.e2e.workload_site import has_condition
 from tests.support.apiserver.controller_manager import ControllerManager
@@ -146,7 +146,7 @@ def masked(value: Any) -> Any:
 @asynccontextmanager
 async def embedded() -> AsyncIterator[ParityCluster]:
     memory = MemoryCluster()
-    async with loops(memory, [WorkloadControllers(memory).run]):
+    async with loops(memory, [ControllerRuntime(memory).run]):
         yield ParityCluster(memory, "default")
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from muster.api.resources import EVENTS, JOBS, NODES, PODS, REPLICA_SETS
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.kube.cluster import Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason=MISSING)
@@ -43,7 +43,7 @@ class WorkloadCluster:
 async def cluster(tmp_path: Path) -> AsyncIterator[WorkloadCluster]:
     memory = MemoryCluster()
     memory.store.create(NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "64", "pods": "500"}}})
-    loops = [WorkloadControllers(memory).run, Kubelets(memory, timings=TIMINGS).run]
+    loops = [ControllerRuntime(memory).run, Kubelets(memory, timings=TIMINGS).run]
     tasks = [asyncio.create_task(loop()) for loop in loops]
     try:
         async with serve(memory) as serving:

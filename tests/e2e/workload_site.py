@@ -18,10 +18,10 @@ from muster.api import names, resources
 from muster.api.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.config.settings import Config
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.errors import ApiError
 from muster.scheduler.loop import Scheduler
 from muster.workloads.types import Controller
@@ -66,7 +66,7 @@ class WorkloadSite:
     def _loops(self, operators: Sequence[Controller], timings: KubeletTimings, is_scheduling: bool) -> Iterator[Any]:
         yield Kubelets(self.cluster, timings=timings).run()
         if operators:
-            yield WorkloadControllers(self.cluster, {each.resource: each for each in operators}).run()
+            yield ControllerRuntime(self.cluster, {each.resource: each for each in operators}).run()
         if is_scheduling:
             settings, policy = self.config.scheduling, self.config.policy
             scheduler = Scheduler(self.cluster, settings, policy=policy, reports_orphan=reports_orphan)

@@ -48,8 +48,9 @@ class WorkloadObjects:
     def all_of(self, resource: Resource) -> list[Raw]:
         return [raw for (kind, _), raw in self.objects.items() if kind == resource]
 
-    def get(self, resource: Resource, name: str = "w") -> Raw:
-        return self.objects[resource, name]
+    def get(self, resource: Resource, *names: str) -> Raw:
+        """By name, or by namespace and name."""
+        return self.objects[resource, names[-1] if names else "w"]
 
     def names(self, resource: Resource = PODS) -> list[str]:
         return [raw["metadata"]["name"] for raw in self.all_of(resource)]

@@ -21,7 +21,18 @@ from muster.workloads.merge_patch import merged
 from muster.workloads.operators.pod_admission import admit_pod
 from muster.workloads.pod_templates import LONGEST_GENERATED, template_hash
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Action, Controller, Create, Raw, Reconciliation, Remove, Update
+from muster.workloads.types import (
+    Action,
+    Controller,
+    Create,
+    Key,
+    Raw,
+    Reconciliation,
+    Remove,
+    Update,
+    kinds_of,
+    related_keys,
+)
 
 MOST_PODS = 20_000
 MOST_ROUNDS = 200_000  # reconciliations
@@ -29,7 +40,6 @@ NOW = datetime(2000, 1, 1, tzinfo=UTC)  # when everything is made; any time serv
 MOST_OWNERS = 16  # above an object that are followed: owners may form a circle
 SUFFIX = 5  # characters after a generateName
 PLANNED = "planned-"  # what the uids of objects that do not exist yet begin with
-Key = tuple[Resource, str, str]  # kind, namespace and name
 Named = tuple[str, str, str, str]  # apiVersion, kind, namespace and name
 
 
@@ -90,7 +100,7 @@ class _MemoryObjects:
 
     def __init__(self, controllers: Mapping[Resource, Controller], uids: Mapping[Named, str]) -> None:
         self._controllers, self._uids = controllers, uids
-        kinds = [kind for controller in controllers.values() for kind in (controller.resource, *controller.children)]
+        kinds = [kind for controller in controllers.values() for kind in kinds_of(controller)]
         self._resources = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._objects: dict[Key, Raw] = {}
         self._given: dict[str, Raw] = {}  # by uid: as the manifest has it
@@ -104,6 +114,10 @@ class _MemoryObjects:
     def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
         """See Children."""
         return [self._objects[key] for key in self._children.get(owner["metadata"]["uid"], {}).get(resource, ())]
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
+        """See Children."""
+        return self._objects.get((resource, namespace, name))
 
     def made_pods(self) -> Iterator[Raw]:
         """Pods that controllers have made."""
@@ -145,10 +159,11 @@ class _MemoryObjects:
         self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:
-        """Reconcile an object and all above it."""
-        affected = [key, *(_key(self._resource_of(owner), owner) for owner in self.owners_of(self._objects[key]))]
-        for one in affected:
-            if one[0] in self._controllers and one not in self._waiting:
+        """Reconcile an object, all above it, and what it concerns beside them."""
+        raw = self._objects[key]
+        above = (_key(self._resource_of(owner), owner) for owner in self.owners_of(raw))
+        for one in (key, *above, *related_keys(self._controllers.values(), key[0], raw, self)):
+            if one[0] in self._controllers and one in self._objects and one not in self._waiting:
                 self._waiting.add(one)
                 self._queue.append(one)
 

@@ -4,7 +4,7 @@ Rule 1: nothing here writes; `embedded/controllers` performs on any cluster, `wo
 names, labels, annotations, owner references and order of creation are those of the kind's real controller.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.api.resources import Resource
 
 Raw = dict[str, Any]
+Key = tuple[Resource, str, str]  # kind, namespace and name
 
 
 class Create(Struct, frozen=True):
@@ -60,8 +61,12 @@ class Children(Protocol):
     def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
         """Objects of this kind that have the owner as their controller, oldest first; by name where ages are equal."""
 
+    def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
+        """Any object of a kind that some controller reconciles, owns or watches; None: it is not there."""
+
 
 Reconcile = Callable[[Raw, Children, datetime], Reconciliation]
+Related = Callable[[Resource, Raw, Children], Iterable[tuple[str, str]]]
 Release = Callable[[Raw], Raw | None]  # None: nothing is to be done
 Failed = Callable[[Raw, Raw, str, str, datetime], Raw]  # workload, its next status, reason and message: the status then
 
@@ -73,4 +78,19 @@ class Controller(Struct, frozen=True):
     reconcile: Reconcile
     children: tuple[Resource, ...]  # kinds whose changes concern their controller's owner, and its owners above
     failed: Failed | None = None  # how the status says that an action failed; every failure is an event as well
+    watches: tuple[Resource, ...] = ()  # further kinds whose changes `related` is called with
+    related: Related | None = None  # namespace and name of workloads that a changed object concerns, beside its owners
     release: Release | None = None  # what to merge into a child whose owner is gone, such as without a finalizer
+
+
+def kinds_of(controller: Controller) -> tuple[Resource, ...]:
+    """Every kind that a controller reads."""
+    return controller.resource, *controller.children, *controller.watches
+
+
+def related_keys(controllers: Iterable[Controller], resource: Resource, raw: Raw, children: Children) -> Iterator[Key]:
+    """The workloads that a changed object concerns, beside its owners."""
+    for controller in controllers:
+        if controller.related is not None and resource in controller.watches:
+            for namespace, name in controller.related(resource, raw, children):
+                yield controller.resource, namespace, name

@@ -42,6 +42,10 @@ class CountedChildren:
         self._counts["objects"] += len(children)
         return children
 
+    def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
+        self._counts["objects"] += 1
+        return self._children.get(resource, namespace, name)
+
 
 def counted(counts: Counter[str]) -> Mapping[Resource, Controller]:
     """Every controller, with its reconciliations and what they look at counted."""

@@ -15,13 +15,13 @@ from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.kubeconfig import remove_stale_kubeconfig
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.kube.cluster import Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.scheduler.loop import Scheduler
 
 SUBMITTED = {resource.kind: resource for resource in (NAMESPACES, POD_GROUPS, PODS)}
@@ -85,7 +85,7 @@ async def open_embedded_cluster(
         "scheduler": scheduler.run,
         "pod grouper": grouper.run,
         "simulated kubelets": kubelets.run,
-        "workload controllers": WorkloadControllers(memory).run,
+        "workload controllers": ControllerRuntime(memory).run,
     }
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run

@@ -20,9 +20,9 @@ from muster.api.resources import (
     Resource,
 )
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.controllers.workload_controller import WorkloadControllers
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.workloads.operators.crds import operator_crds
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "workloads"
@@ -39,7 +39,7 @@ class OperatorCluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        controllers = asyncio.create_task(WorkloadControllers(self._cluster).run())
+        controllers = asyncio.create_task(ControllerRuntime(self._cluster).run())
         try:
             yield
         finally:

@@ -35,8 +35,8 @@ class OperatorWorld:
         self.created.append(f"{resource.kind} {name}")
         return raw
 
-    def get(self, resource: Resource, name: str) -> Raw:
-        return self.objects.get(resource, {})[name]
+    def get(self, resource: Resource, *names: str) -> Raw:
+        return self.objects.get(resource, {})[names[-1]]
 
     def names(self, resource: Resource) -> list[str]:
         return sorted(self.objects.get(resource, {}))

@@ -1,4 +1,4 @@
-"""Workloads and their children, as last seen: one cache for all controllers, indexed by the uid of the controller.
+"""Objects of controllers and their children, as last seen: one cache for all, indexed by the uid of the controller.
 
 Rule 1: what a controller wrote is in the cache when the write returns. A watch event that is older changes nothing, so
 a watch that lags never makes a controller create a pod twice. Rule 2: a creation that no watch confirms in time is
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from muster.api.resources import Resource
 from muster.kube.cluster import Raw
+from muster.workloads.types import Key
 
 UNCONFIRMED_SECONDS = 300.0  # how long a creation may wait for the watch
 MOST_DELETED = 20_000  # uids of deleted objects that are remembered
-Key = tuple[Resource, str, str]  # kind, namespace and name
 Listener = Callable[[Key, Raw], None]  # called with the object as it is, or was
 
 
-class WorkloadCache:
+class ObjectCache:
     """Objects by kind and name. `on_change` is called for each object that changed or is gone."""
 
     def __init__(self, clock: Callable[[], float], on_change: Listener) -> None:
@@ -27,9 +27,9 @@ class WorkloadCache:
         self._unconfirmed: dict[str, float] = {}  # uids of objects that no watch has shown yet, and since when
         self._deleted: dict[str, None] = {}  # uids, the latest one last
 
-    def get(self, key: Key) -> Raw | None:
+    def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         """An object; None: there is none."""
-        return self._objects.get(key)
+        return self._objects.get((resource, namespace, name))
 
     def all_keys(self, resource: Resource | None = None) -> list[Key]:
         """All objects, or those of one kind."""

@@ -23,14 +23,14 @@ from muster.api.resources import (
     Resource,
 )
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.controllers import orphan_collector
-from muster.embedded.controllers.action_writer import LARGEST_BATCH, batches
-from muster.embedded.controllers.workload_controller import WorkloadControllers, pruned
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, Raw
+from muster.kube.controller import orphan_collector
+from muster.kube.controller.action_writer import LARGEST_BATCH, batches
+from muster.kube.controller.controller_runtime import ControllerRuntime, pruned
 from muster.kube.errors import ApiError, Unanswered
 from muster.workloads.operators.crds import operator_crds
 from muster.workloads.table import CONTROLLERS
@@ -86,8 +86,8 @@ class WatchedWrites(MemoryCluster):
 @asynccontextmanager
 async def running(
     cluster: MemoryCluster, controllers: Mapping[Resource, Controller] = CONTROLLERS, kubelets: bool = False
-) -> AsyncIterator[WorkloadControllers]:
-    runtime = WorkloadControllers(cluster, controllers)
+) -> AsyncIterator[ControllerRuntime]:
+    runtime = ControllerRuntime(cluster, controllers)
     loops = [runtime.run]
     if kubelets:
         own = MemoryCluster(cluster.store)

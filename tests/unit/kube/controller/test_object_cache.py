@@ -3,9 +3,10 @@
 from typing import Any
 
 from muster.api.resources import PODS, REPLICA_SETS
-from muster.embedded.controllers import workload_cache
-from muster.embedded.controllers.workload_cache import Key, WorkloadCache
 from muster.kube.cluster import Raw
+from muster.kube.controller import object_cache
+from muster.kube.controller.object_cache import ObjectCache
+from muster.workloads.types import Key
 
 
 class Recorded:
@@ -14,7 +15,7 @@ class Recorded:
     def __init__(self) -> None:
         self.changes: list[str] = []
         self.seconds = 0.0
-        self.cache = WorkloadCache(lambda: self.seconds, self._on_change)
+        self.cache = ObjectCache(lambda: self.seconds, self._on_change)
 
     def _on_change(self, key: Key, _: Raw) -> None:
         self.changes.append(key[2])
@@ -51,9 +52,9 @@ def test_a_deletion_that_was_requested_is_seen_at_once() -> None:
     recorded.cache.observe(PODS, pod("a", 10))
     key = (PODS, "default", "a")
     recorded.cache.deletion_requested(key, "uid-other", "2026-01-01T00:00:00Z")
-    assert "deletionTimestamp" not in (recorded.cache.get(key) or {})["metadata"]
+    assert "deletionTimestamp" not in (recorded.cache.get(*key) or {})["metadata"]
     recorded.cache.deletion_requested(key, "uid-a", "2026-01-01T00:00:00Z")
-    assert "deletionTimestamp" in (recorded.cache.get(key) or {})["metadata"]
+    assert "deletionTimestamp" in (recorded.cache.get(*key) or {})["metadata"]
 
 
 def test_a_creation_that_returns_after_its_deletion_adds_nothing() -> None:
@@ -69,7 +70,7 @@ def test_a_creation_that_no_watch_confirms_is_dropped() -> None:
     recorded.cache.created(PODS, pod("a"))
     recorded.cache.created(PODS, pod("b"))
     recorded.cache.observe(PODS, pod("b"))
-    recorded.seconds = workload_cache.UNCONFIRMED_SECONDS + 1
+    recorded.seconds = object_cache.UNCONFIRMED_SECONDS + 1
     recorded.cache.expire()
     assert recorded.pods() == ["b"]
 

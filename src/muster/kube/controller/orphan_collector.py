@@ -8,11 +8,11 @@ only where its owner was seen and is gone: pods of a snapshot run on without own
 from collections.abc import Callable, Mapping
 
 from muster.api.resources import Resource
-from muster.embedded.controllers.action_writer import FIELD_MANAGER
-from muster.embedded.controllers.workload_cache import Key, WorkloadCache, controller_uid
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.action_writer import FIELD_MANAGER
+from muster.kube.controller.object_cache import ObjectCache, controller_uid
 from muster.kube.errors import ApiError
-from muster.workloads.types import Controller
+from muster.workloads.types import Controller, Key
 
 LATE_SECONDS = 2.0  # before a child is deleted: the garbage collector has most of them by then
 
@@ -23,7 +23,7 @@ class OrphanCollector:
     def __init__(
         self,
         cluster: Cluster,
-        cache: WorkloadCache,
+        cache: ObjectCache,
         controllers: Mapping[Resource, Controller],
         has_synced: Callable[[Resource], bool],
     ) -> None:

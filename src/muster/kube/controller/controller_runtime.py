@@ -1,32 +1,34 @@
-"""The controllers of workload kinds on any cluster: reflectors, one cache, one work queue, and `workloads` to decide.
+"""Controllers on any cluster: reflectors, one cache, one work queue, and pure functions (`workloads.types`) to decide.
 
-Rule 1: a workload is reconciled only when its kind and the kinds of its children were listed. Rule 2: what goes wrong
-with one workload is said on it and retried with a backoff of its own; the others go on. Rule 3: a kind that the cluster
-does not serve is waited for; its CRD wakes it.
+Rule 1: an object is reconciled only when all kinds that its controller reads were listed. Rule 2: what goes wrong with
+one object is said on it and retried with a backoff of its own; the others go on. Rule 3: a kind that the cluster does
+not serve is waited for; its CRD wakes it. Rule 4: only the leader writes, in its term (I9).
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 
 from muster.api.meta import ObjectMeta
 from muster.api.resources import DEFINITIONS, Resource
-from muster.embedded.controllers.action_writer import ActionWriter, FailedAction
-from muster.embedded.controllers.orphan_collector import OrphanCollector
-from muster.embedded.controllers.workload_cache import Key, WorkloadCache
-from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
+from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector, ReflectorEvent
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
+from muster.kube.controller.object_cache import ObjectCache
+from muster.kube.controller.orphan_collector import OrphanCollector
 from muster.kube.errors import ApiError
 from muster.kube.event_recorder import EventRecorder, event
+from muster.kube.leadership import AlwaysLeading, Leadership, leads_in, within_leadership
 from muster.kube.work_queue import WorkQueue
 from muster.workloads.conditions import timestamp
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Controller, Create, Remove, Update
+from muster.workloads.types import Controller, Create, Key, Remove, Update, kinds_of, related_keys
 
 WORKERS = 8
 EXPIRE_SECONDS = 60.0
+STATUS_SECONDS = 30.0  # that writing a status may take
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
 
@@ -35,23 +37,34 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class WorkloadControllers:
-    """Runs the controllers of these kinds. `run` until cancelled."""
+class ControllerRuntime:
+    """Runs the controllers of these kinds. `run` until cancelled.
+
+    `fed` are kinds that `handle` gets from somebody else's watches; `is_wanted` says which of their objects matter.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         controllers: Mapping[Resource, Controller] = CONTROLLERS,
         now: Callable[[], datetime] = _now,
+        leadership: Leadership | None = None,
+        fed: Collection[Resource] = (),
+        is_wanted: Callable[[Resource, Raw], bool] = lambda *_: True,
+        field_manager: str = FIELD_MANAGER,
+        workers: int = WORKERS,
     ) -> None:
-        self._cluster, self._controllers, self._now = cluster, dict(controllers), now
-        self._cache = WorkloadCache(time.monotonic, self._on_change)
-        self._writer = ActionWriter(cluster, self._cache, lambda: timestamp(now()))
+        self._cluster, self._controllers, self._now, self._workers = cluster, dict(controllers), now, workers
+        self._leadership: Leadership = leadership or AlwaysLeading()
+        self._is_wanted = is_wanted
+        self.cache = ObjectCache(time.monotonic, self._on_change)
+        self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
         self._events = EventRecorder(cluster, time.monotonic)
         self._queue: WorkQueue[Key] = WorkQueue()
-        kinds = (kind for controller in controllers.values() for kind in (controller.resource, *controller.children))
-        self._reflectors = {resource: Reflector(cluster, resource) for resource in dict.fromkeys(kinds)}
-        self._orphans = OrphanCollector(cluster, self._cache, controllers, self._has_synced)
+        kinds = dict.fromkeys(kind for controller in controllers.values() for kind in kinds_of(controller))
+        self._reflectors = {kind: Reflector(cluster, kind) for kind in kinds if kind not in fed}
+        self._fed = dict.fromkeys((kind for kind in kinds if kind in fed), False)  # whether it was listed
+        self._orphans = OrphanCollector(cluster, self.cache, controllers, self._has_synced)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -60,36 +73,57 @@ class WorkloadControllers:
                 tasks.create_task(self._reflect(resource), name=f"reflector of {resource.plural}")
             tasks.create_task(self._wake_on_definitions())
             tasks.create_task(self._expire())
-            tasks.create_task(self._queue.run(self._reconcile, WORKERS))
+            tasks.create_task(self._queue.run(self._reconcile, self._workers))
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done now; workloads may still wait for their time."""
+        """Whether nothing is to be done now; objects may still wait for their time."""
         return self._queue.is_idle
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether requests are in flight."""
+        return self._writer.in_flight > 0
+
+    def lead(self) -> None:
+        """Leadership has begun: everything is reconciled, as another leader may have written."""
+        for key in self.cache.all_keys():
+            if key[0] in self._controllers:
+                self._queue.add(key)
+
     # watches
+
+    def handle(self, resource: Resource, received: ReflectorEvent) -> None:
+        """One event of a watch; of kinds that no controller reads, nothing is kept."""
+        if resource not in self._fed and resource not in self._reflectors:
+            return
+        match received:
+            case ObjectUpdated(object=raw) if self._is_wanted(resource, raw):
+                self.cache.observe(resource, raw)
+            case ObjectUpdated(object=raw) | ObjectDeleted(object=raw):
+                self.cache.observe_deletion(raw)
+            case ListCompleted():
+                if resource in self._fed:
+                    self._fed[resource] = True
+                self._on_listed(resource)
 
     async def _reflect(self, resource: Resource) -> None:
         async with aclosing(self._reflectors[resource].events()) as events:
             async for received in events:
-                match received:
-                    case ObjectUpdated(object=raw):
-                        self._cache.observe(resource, raw)
-                    case ObjectDeleted(object=raw):
-                        self._cache.observe_deletion(raw)
-                    case ListCompleted():
-                        self._on_listed(resource)
+                self.handle(resource, received)
 
     def _on_listed(self, resource: Resource) -> None:
         """Reconciles what had to wait for this list."""
         for controller in self._controllers.values():
-            if resource in (controller.resource, *controller.children):
-                for key in self._cache.all_keys(controller.resource):
+            if resource in kinds_of(controller):
+                for key in self.cache.all_keys(controller.resource):
                     self._queue.add(key)
-        for key in self._cache.all_keys():
+        for key in self.cache.all_keys():
             self._enqueue_orphan(key)
 
     def _has_synced(self, resource: Resource) -> bool:
+        if resource in self._fed:
+            return self._fed[resource]
         return self._reflectors[resource].health.has_synced
 
     async def _wake_on_definitions(self) -> None:
@@ -104,38 +138,40 @@ class WorkloadControllers:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRE_SECONDS)
-            self._cache.expire()
+            self.cache.expire()
 
-    # which workloads a change concerns
+    # which objects a change concerns
 
     def _on_change(self, key: Key, raw: Raw) -> None:
         if key[0] in self._controllers:
             self._enqueue_soon(key, raw["metadata"].get("uid", ""))
             self._enqueue_orphans_of(raw["metadata"].get("uid", ""))
-        for uid, owner in self._cache.owners_of(raw):
+        for uid, owner in self.cache.owners_of(raw):
             if owner is None:
                 self._enqueue_orphan(key)
             elif self._concerns(owner, key[0]):
                 self._enqueue_soon(owner, uid)
+        for related in related_keys(self._controllers.values(), key[0], raw, self.cache):
+            self._queue.add(related)
 
     def _concerns(self, owner: Key, resource: Resource) -> bool:
         controller = self._controllers.get(owner[0])
         return controller is not None and resource in controller.children
 
     def _enqueue_soon(self, owner: Key, uid: str) -> None:
-        count = self._cache.count_children(uid)
+        count = self.cache.count_children(uid)
         if count < FEW_CHILDREN:
             self._queue.add(owner)
         else:
             self._queue.add_later(owner, min(LONGEST_DELAY_SECONDS, PER_CHILD_SECONDS * count))
 
     def _enqueue_orphans_of(self, uid: str) -> None:
-        if self._cache.find(uid) is None:
-            for child in self._cache.children(uid):
+        if self.cache.find(uid) is None:
+            for child in self.cache.children(uid):
                 self._enqueue_orphan(child)
 
     def _enqueue_orphan(self, key: Key) -> None:
-        raw = self._cache.get(key)
+        raw = self.cache.get(*key)
         if raw is not None and self._orphans.is_orphan(raw):
             self._queue.add_later(key, self._orphans.wait_seconds(raw))
 
@@ -143,29 +179,30 @@ class WorkloadControllers:
 
     async def _reconcile(self, key: Key) -> bool:
         """Whether nothing is left to do about an object, until it changes or its time comes."""
-        raw, controller = self._cache.get(key), self._controllers.get(key[0])
-        if raw is None:
+        raw, controller = self.cache.get(*key), self._controllers.get(key[0])
+        if raw is None or not self._leadership.leading:
             return True
         if self._orphans.is_orphan(raw):
             return await self._orphans.collect(key)
-        if controller is None or not all(map(self._has_synced, (key[0], *controller.children))):
+        if controller is None or not all(map(self._has_synced, kinds_of(controller))):
             return True  # its list will bring it back
-        return await self._reconcile_workload(key, raw, controller)
+        return await self._reconcile_owner(key, raw, controller)
 
-    async def _reconcile_workload(self, key: Key, owner: Raw, controller: Controller) -> bool:
+    async def _reconcile_owner(self, key: Key, owner: Raw, controller: Controller) -> bool:
+        term = self._leadership.term
         try:
-            reconciliation = controller.reconcile(owner, self._cache, self._now())
+            reconciliation = controller.reconcile(owner, self.cache, self._now())
         except Exception as error:  # an object that nothing has validated: the others go on
-            await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}")
+            await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}", term)
             return False
-        failures = await self._writer.perform(reconciliation.actions)
+        failures = await self._writer.perform(reconciliation.actions, term)
         status = reconciliation.status
         if failures:
             reason, message = _explain(failures[0])
-            await self._record(owner, key[0], reason, message)
+            await self._record(owner, key[0], reason, message, term)
             if status is not None and controller.failed is not None:
                 status = controller.failed(owner, status, reason, message, self._now())
-        is_written = await self._write_status(key, owner, status)
+        is_written = await self._write_status(key, owner, status, term)
         if failures or not is_written:
             return False
         if reconciliation.again_after_seconds:
@@ -174,29 +211,36 @@ class WorkloadControllers:
             self._queue.add(key)
         return True
 
-    async def _write_status(self, key: Key, owner: Raw, status: Raw | None) -> bool:
+    async def _write_status(self, key: Key, owner: Raw, status: Raw | None, term: int) -> bool:
         """Writes a status that differs, on the version that it was made from; a later version gets another one."""
-        current = self._cache.get(key)
+        current = self.cache.get(*key)
         if status is None or current is None or pruned(status) == pruned(owner.get("status") or {}):
             return True
         is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
         if not is_same or current.get("status") != owner.get("status"):
             return True  # it changed meanwhile, and comes again
+        if not leads_in(self._leadership, term):
+            return True
         try:
-            self._cache.updated(key[0], await self._cluster.replace(key[0], {**current, "status": status}, "status"))
+            async with within_leadership(self._leadership, STATUS_SECONDS):
+                written = await self._cluster.replace(key[0], {**current, "status": status}, "status")
         except ApiError as error:
             return error.status == 404
+        self.cache.updated(key[0], written)
         return True
 
     # what went wrong
 
-    async def _record(self, owner: Raw, resource: Resource, reason: str, message: str) -> None:
+    async def _record(self, owner: Raw, resource: Resource, reason: str, message: str, term: int) -> None:
         metadata = owner["metadata"]
         about = ObjectMeta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata.get("uid", ""))
+        if not leads_in(self._leadership, term):
+            return
         try:
-            await self._events.record(event(resource, about, reason, message, self._now()))
+            async with within_leadership(self._leadership, STATUS_SECONDS):
+                await self._events.record(event(resource, about, reason, message, self._now()))
         except ApiError:
-            return  # the retry of the workload records it again
+            return  # the retry of the object records it again
 
 
 def _explain(failure: FailedAction) -> tuple[str, str]:

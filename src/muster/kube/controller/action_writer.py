@@ -2,6 +2,7 @@
 
 Rule 1: actions of one type on one kind that follow each other are one run; the next run starts when this one is done.
 Rule 2: a run starts with one request and doubles (slow start): where the first ones fail, the others are not sent.
+Rule 3: nothing is sent in another term of leadership than the one in which it was decided (I9).
 """
 
 import asyncio
@@ -11,14 +12,17 @@ from itertools import groupby
 from msgspec import Struct
 
 from muster.api.resources import PODS
-from muster.embedded.controllers.workload_cache import WorkloadCache, controller_uid
 from muster.kube.cluster import Cluster
+from muster.kube.controller.object_cache import ObjectCache, controller_uid
 from muster.kube.errors import ApiError
+from muster.kube.leadership import AlwaysLeading, Leadership, leads_in, within_leadership
 from muster.workloads.operators.pod_admission import admit_pod
 from muster.workloads.types import Action, Create, Remove, Update
 
 LARGEST_BATCH = 64  # requests at a time
+WRITE_SECONDS = 30.0  # that one request may take
 FIELD_MANAGER = "muster-workloads"
+ANOTHER_LEADER = ApiError(409, "Conflict", "another replica leads by now")
 
 
 class FailedAction(Struct, frozen=True):
@@ -31,24 +35,40 @@ class FailedAction(Struct, frozen=True):
 class ActionWriter:
     """Sends actions, and puts what the API server returns into the cache."""
 
-    def __init__(self, cluster: Cluster, cache: WorkloadCache, timestamp: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: ObjectCache,
+        timestamp: Callable[[], str],
+        leadership: Leadership | None = None,
+        field_manager: str = FIELD_MANAGER,
+    ) -> None:
         self._cluster, self._cache, self._timestamp = cluster, cache, timestamp
+        self._leadership: Leadership = leadership or AlwaysLeading()
+        self._field_manager = field_manager
+        self.in_flight = 0  # requests
 
-    async def perform(self, actions: Iterable[Action]) -> Sequence[FailedAction]:
+    async def perform(self, actions: Iterable[Action], term: int) -> Sequence[FailedAction]:
         """Performs runs of actions in order, until one of them fails; returns what failed."""
         for _, run in groupby(actions, key=lambda action: (type(action), action.resource)):
             for batch in batches(list(run)):
-                results = await asyncio.gather(*(self._attempt(action) for action in batch))
+                results = await asyncio.gather(*(self._attempt(action, term) for action in batch))
                 failures = [failure for failure in results if failure is not None]
                 if failures:
                     return failures
         return ()
 
-    async def _attempt(self, action: Action) -> FailedAction | None:
+    async def _attempt(self, action: Action, term: int) -> FailedAction | None:
+        if not leads_in(self._leadership, term):
+            return FailedAction(action, ANOTHER_LEADER)
+        self.in_flight += 1
         try:
-            await self._send(action)
+            async with within_leadership(self._leadership, WRITE_SECONDS):
+                await self._send(action)
         except ApiError as error:
             return FailedAction(action, error)
+        finally:
+            self.in_flight -= 1
         return None
 
     async def _send(self, action: Action) -> None:
@@ -57,7 +77,7 @@ class ActionWriter:
                 await self._create(action)
             case Update(resource=resource, namespace=namespace, name=name, patch=patch):
                 try:
-                    raw = await self._cluster.patch(resource, namespace, name, patch, field_manager=FIELD_MANAGER)
+                    raw = await self._cluster.patch(resource, namespace, name, patch, field_manager=self._field_manager)
                 except ApiError as error:
                     if error.status != 404:  # gone: the watch will show it
                         raise
