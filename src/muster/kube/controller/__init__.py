@@ -1,0 +1,1 @@
+"""Controllers on any cluster: reflectors, one cache, one work queue; pure functions decide."""
