@@ -21,6 +21,7 @@ from muster.kube.errors import ApiError
 
 KEPT_LABELS = (names.QUEUE, names.NODE_POOL)
 _MAPS_OF_TEXT = ("metadata.labels", "metadata.annotations")  # their keys stand unquoted at the end of a path
+ItemsByName = dict[int, dict[str, Any]]  # by the identity of their list: another manager may own 10,000 of them
 _STEP = re.compile(r'\.(?P<field>[^.\[]+)|\[name="(?P<name>[^"]*)"\]')
 
 
@@ -51,8 +52,9 @@ def digest(desired: PodGroup) -> str:
 def configuration(desired: PodGroup, yielded: Collection[str] = ()) -> Raw:
     """The apply configuration, without the fields that are yielded to other managers."""
     raw = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, **encode(desired)}
+    by_name: ItemsByName = {}
     for path in yielded:
-        _remove(raw, list(_steps(path)))
+        _remove(raw, list(_steps(path)), by_name)
     return raw
 
 
@@ -77,20 +79,22 @@ def _steps(path: str) -> Iterator[str | tuple[str, str]]:
         yield step["field"] if step["field"] is not None else ("name", step["name"])
 
 
-def _remove(raw: Any, steps: list[str | tuple[str, str]]) -> None:
+def _remove(raw: Any, steps: list[str | tuple[str, str]], by_name: ItemsByName) -> None:
     """Remove the field at a path, if it is there. An item of a list stays: only its fields belong to managers."""
     *parents, last = steps or [""]
     for step in parents:
-        raw = _inner(raw, step)
+        raw = _inner(raw, step, by_name)
     if isinstance(raw, dict) and isinstance(last, str):
         raw.pop(last, None)
 
 
-def _inner(raw: Any, step: str | tuple[str, str]) -> Any:
+def _inner(raw: Any, step: str | tuple[str, str], by_name: ItemsByName) -> Any:
     match raw, step:
         case dict(), str():
             return raw.get(step)
-        case list(), (field, name):
-            return next((item for item in raw if isinstance(item, dict) and item.get(field) == name), None)
+        case list(), (_, name):
+            if id(raw) not in by_name:
+                by_name[id(raw)] = {item["name"]: item for item in raw if isinstance(item, dict) and "name" in item}
+            return by_name[id(raw)].get(name)
         case _:
             return None

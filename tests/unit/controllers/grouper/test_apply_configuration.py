@@ -1,5 +1,9 @@
 """What the grouper applies, and what it leaves to others."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from muster.api.meta import ObjectMeta, OwnerReference
@@ -92,3 +96,25 @@ def test_the_digest_says_what_is_applied_and_nothing_else() -> None:
     assert digest(reordered) == digest(TREE)
     for spec in (replace(TREE.spec, queue="other"), replace(TREE.spec, sub_groups=TREE.spec.sub_groups[::-1])):
         assert digest(replace(TREE, spec=spec)) != digest(TREE)
+
+
+class CountedList(list[Any]):
+    """Counts how often it is read from its beginning."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_fields_of_ten_thousand_subgroups_are_left_out_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another grouper that updates a PodGroup owns a field of each of them."""
+    groups = CountedList({"name": f"g{i}", "minMember": 1} for i in range(10_000))
+    monkeypatch.setattr(
+        "muster.controllers.grouper.apply_configuration.encode",
+        lambda _: {"metadata": {"name": "pg"}, "spec": {"subGroups": groups}},
+    )
+    config = configuration(TREE, [f'.spec.subGroups[name="g{i}"].minMember' for i in range(10_000)])
+    assert groups.reads <= 2
+    assert config["spec"]["subGroups"] == [{"name": f"g{i}"} for i in range(10_000)]
