@@ -20,6 +20,7 @@ from muster.planning.policy import Policy
 Level = Literal["debug", "info", "warning", "error"]
 FAILURE_POLICIES = ("Fail", "Ignore")
 SOURCES = ("generated", "files")
+GROVE_MODES = ("operator", "bridge")
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 _HOUR, _DAYS = 3600, 3650
@@ -182,6 +183,20 @@ class PodGrouping(Wire, frozen=True):
     def rules(self) -> tuple[KindRule, ...]:
         """The rules of `kinds`."""
         return tuple(map(custom_rule, self.kinds))
+
+
+class GroveOperator(Wire, frozen=True):
+    """PodCliqueSets and what becomes of them."""
+
+    enabled: Annotated[bool, doc("Without it, Grove's kinds are left alone.")] = True
+    mode: Annotated[
+        str,
+        doc(
+            "`operator`: muster makes everything that a PodCliqueSet consists of. `bridge`: another operator does, and "
+            "muster schedules its PodGangs and writes their status.",
+            enum=list(GROVE_MODES),
+        ),
+    ] = GROVE_MODES[0]
 
 
 class LeaderElection(Wire, frozen=True):
@@ -383,6 +398,7 @@ class Config(Wire, frozen=True):
     consolidation: Annotated[Consolidation, doc("")] = Consolidation()
     disturbance: Annotated[Disturbance, doc("")] = Disturbance()
     grouping: Annotated[PodGrouping, doc("")] = PodGrouping()
+    grove: Annotated[GroveOperator, doc("")] = GroveOperator()
     leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
     webhook: Annotated[Webhook, doc("")] = Webhook()
     observability: Annotated[Observability, doc("")] = Observability()

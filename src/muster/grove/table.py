@@ -7,3 +7,4 @@ from muster.workloads.types import Controller
 
 _CONTROLLERS: tuple[Controller, ...] = ()
 GROVE: Mapping[Resource, Controller] = {controller.resource: controller for controller in _CONTROLLERS}
+BRIDGE: Mapping[Resource, Controller] = {}  # beside another operator: PodGangs only

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,13 +17,13 @@ from uuid import uuid4
 from msgspec import Struct
 
 from muster.cli import tasks
+from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_service
 from muster.cli.assemble.servers import build_servers
 from muster.cli.shutdown import stop_on
 from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, LeaderElection
-from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.pod_admission import PodAdmission
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
@@ -85,10 +85,14 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     )
     grouper = build_grouper(settings, cluster, scheduler, measured) if groups else None
     group_pod = PodAdmission(grouper.assigner).mark if grouper and settings.webhook.group_pods else leave_ungrouped
+    operator = attach_operator(settings.grove, cluster, scheduler)
     servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod)
     progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
-    election = {"leader election": partial(compete, leader, scheduler, progress, grouper)} if leader else {}
-    loops: dict[str, Loop] = {"scheduler": scheduler.run, **({"grouper": grouper.run} if grouper else {}), **servers}
+    begin = [part.lead for part in (grouper, operator) if part is not None]
+    election = {"leader election": partial(compete, leader, scheduler, progress, begin)} if leader else {}
+    controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
+    controllers |= {"grove operator": operator.run} if operator else {}
+    loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers}
     return ControlPlane(cluster, scheduler, leader, election, loops)
 
 
@@ -109,7 +113,9 @@ def replica_identity() -> str:
     return f"{os.environ.get('MUSTER_IDENTITY') or socket.gethostname()}_{uuid4().hex[:8]}"
 
 
-async def compete(leader: Leader, scheduler: Scheduler, progress: Progress, grouper: Grouper | None = None) -> None:
+async def compete(
+    leader: Leader, scheduler: Scheduler, progress: Progress, on_leading: Sequence[Callable[[], None]] = ()
+) -> None:
     """Compete for the lease once the cache is synced; step down where the scheduler makes no progress."""
     while not scheduler.synced:
         await asyncio.sleep(0.05)
@@ -125,8 +131,8 @@ async def compete(leader: Leader, scheduler: Scheduler, progress: Progress, grou
 
     def begin() -> None:
         scheduler.wake()
-        if grouper is not None:
-            grouper.lead()
+        for lead in on_leading:
+            lead()
 
     await leader.run(begin, lambda: scheduler.ready, is_stuck, abandon)
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from muster.api.codec import Document
 from muster.api.resources import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.cli import tasks
+from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_terminal
 from muster.cli.tasks import Loop, Task
@@ -71,15 +72,18 @@ async def open_embedded_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone.
 
-    Of the configuration, scheduler names and grouping count: the rest is about clusters that others use as well.
+    Of the configuration, scheduler names, grouping and Grove count: the rest is about clusters that others use as well.
     """
     configure_terminal()
     memory = MemoryCluster(store)
     settings = Config(
-        scheduling=Scheduling(scheduler_names=config.scheduling.scheduler_names), grouping=config.grouping
+        scheduling=Scheduling(scheduler_names=config.scheduling.scheduler_names),
+        grouping=config.grouping,
+        grove=config.grove,
     )
     scheduler = Scheduler(memory, settings.scheduling, reports_orphan=reports_orphan)
     grouper = build_grouper(settings, memory, scheduler)
+    operator = attach_operator(settings.grove, memory, scheduler)
     kubelets = Kubelets(memory, timings=KubeletTimings())
     loops: dict[str, Loop] = {
         "scheduler": scheduler.run,
@@ -87,6 +91,8 @@ async def open_embedded_cluster(
         "simulated kubelets": kubelets.run,
         "workload controllers": ControllerRuntime(memory).run,
     }
+    if operator is not None:
+        loops["grove operator"] = operator.run
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run
     started = tasks.start(loops)

@@ -40,7 +40,7 @@ def _now() -> datetime:
 class ControllerRuntime:
     """Runs the controllers of these kinds. `run` until cancelled.
 
-    `fed` are kinds that `handle` gets from somebody else's watches; `is_wanted` says which of their objects matter.
+    `fed` are kinds that `handle` gets from somebody else's watches. `keep`: what is kept of an object; None: nothing.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class ControllerRuntime:
         now: Callable[[], datetime] = _now,
         leadership: Leadership | None = None,
         fed: Collection[Resource] = (),
-        is_wanted: Callable[[Resource, Raw], bool] = lambda *_: True,
+        keep: Callable[[Resource, Raw], Raw | None] = lambda _, raw: raw,
         field_manager: str = FIELD_MANAGER,
         workers: int = WORKERS,
     ) -> None:
         self._cluster, self._controllers, self._now, self._workers = cluster, dict(controllers), now, workers
         self._leadership: Leadership = leadership or AlwaysLeading()
-        self._is_wanted = is_wanted
+        self._keep = keep
         self.cache = ObjectCache(time.monotonic, self._on_change)
         self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
         self._events = EventRecorder(cluster, time.monotonic)
@@ -98,9 +98,11 @@ class ControllerRuntime:
         if resource not in self._fed and resource not in self._reflectors:
             return
         match received:
-            case ObjectUpdated(object=raw) if self._is_wanted(resource, raw):
-                self.cache.observe(resource, raw)
-            case ObjectUpdated(object=raw) | ObjectDeleted(object=raw):
+            case ObjectUpdated(object=raw) if (kept := self._keep(resource, raw)) is not None:
+                self.cache.observe(resource, kept)
+            case ObjectUpdated(object=raw):
+                self.cache.forget(raw)
+            case ObjectDeleted(object=raw):
                 self.cache.observe_deletion(raw)
             case ListCompleted():
                 if resource in self._fed:

@@ -74,6 +74,11 @@ class ObjectCache:
         self._unconfirmed.pop(raw["metadata"].get("uid", ""), None)
         self._put(resource, raw)
 
+    def forget(self, raw: Raw) -> None:
+        """An object is not to be kept any more."""
+        if (key := self._keys.get(raw["metadata"].get("uid", ""))) is not None:
+            self._drop(key)
+
     def observe_deletion(self, raw: Raw) -> None:
         """An object is gone."""
         uid = raw["metadata"].get("uid", "")

@@ -1,0 +1,17 @@
+"""Grove's controllers beside a scheduler: they get every event of its watches."""
+
+from muster.config.settings import GroveOperator
+from muster.controllers.grove.operator import build_operator
+from muster.kube.cluster import Cluster
+from muster.kube.controller.controller_runtime import ControllerRuntime
+from muster.scheduler.loop import Scheduler
+
+
+def attach_operator(settings: GroveOperator, cluster: Cluster, scheduler: Scheduler) -> ControllerRuntime | None:
+    """The operator beside this scheduler; None: it is switched off."""
+    if not settings.enabled or scheduler.settings.dry_run:
+        return None
+    operator = build_operator(cluster, settings, scheduler.leadership)
+    scheduler.watched.listeners.append(operator.handle)
+    scheduler.yield_to(lambda: operator.is_writing)
+    return operator

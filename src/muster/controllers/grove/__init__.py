@@ -1,0 +1,1 @@
+"""The operator of PodCliqueSets: Grove's controllers beside a scheduler."""
