@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import muster
 from muster.api import codec
 from muster.api.fields import text
 from muster.workloads.expansion import expand
@@ -17,6 +18,8 @@ PODS = {
     "argo-workflow": 2,
     "cron-job": 1,
     "deployment": 3,
+    "dev-workspace": 1,
+    "dynamo-graph-deployment": 3,
     "jax-job": 2,
     "job": 4,
     "job-indexed-gang": 4,
@@ -28,6 +31,7 @@ PODS = {
     "leader-worker-set-segments": 9,
     "mpi-job": 3,
     "notebook": 1,
+    "paddle-job": 3,
     "pod": 1,
     "pytorch-job": 4,
     "pytorch-job-elastic-segments": 8,
@@ -35,10 +39,13 @@ PODS = {
     "ray-cluster-multi-host": 5,
     "ray-job": 4,  # with the pod that submits the work
     "ray-service": 3,
+    "seldon-deployment": 2,
     "spark": 3,
     "stateful-set": 3,
+    "tekton-pipeline-run": 2,
     "tf-job": 4,
     "train-job": 4,
+    "virtual-machine": 1,
     "xgboost-job": 3,
 }
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -74,6 +81,29 @@ def test_the_readme_says_of_every_file_what_the_file_says_itself() -> None:
 
 
 def test_every_kind_with_an_operator_has_an_example() -> None:
-    """PaddleJob is reconciled like PyTorchJob, and is no row of the table that users read."""
     kinds = {raw["kind"] for path in FILES for raw in raws(path)}
-    assert {controller.resource.kind for controller in OPERATORS} - kinds == {"PaddleJob"}
+    assert not {controller.resource.kind for controller in OPERATORS} - kinds
+
+
+GANGS = {  # of kinds whose operators muster does not have: PodGroups, and the kind whose rule chose them
+    "dev-workspace": (1, "DevWorkspace"),
+    "dynamo-graph-deployment": (3, "Deployment"),
+    "seldon-deployment": (1, "SeldonDeployment"),
+    "tekton-pipeline-run": (1, "PipelineRun"),
+    "virtual-machine": (1, "VirtualMachine"),
+}
+
+
+@pytest.mark.parametrize("name", GANGS)
+def test_a_workload_of_another_operator_is_grouped_by_its_top_owner(name: str) -> None:
+    """`muster group` on the objects that the operator makes, every pod in a gang."""
+    grouped = muster.group(str(FOLDER / f"{name}.yaml"))
+    assert not grouped.ungrouped
+    number, rule = GANGS[name]
+    assert [gang.rule for gang in grouped.pod_groups] == [rule] * number
+    assert sum(sum(gang.pods.values()) for gang in grouped.pod_groups) == PODS[name]
+
+
+def test_a_graph_of_dynamo_gives_its_queue_to_the_pods_below() -> None:
+    grouped = muster.group(str(FOLDER / "dynamo-graph-deployment.yaml"))
+    assert {gang.pod_group.spec.queue for gang in grouped.pod_groups} == {"serving"}
