@@ -258,7 +258,7 @@ class Grouper:
         """Applies the PodGroup and marks pods. A new PodGroup comes last: the scheduler sees all pods at once."""
         members = self.assigner.members.of_gang(gang)
         record.size = len(members)
-        active = [member for member in members if _is_active(member)]
+        active = [member for member in members if member.is_active]
         if not active:
             return await self._retire(gang, members, record, term)
         record.empty_since = None
@@ -375,7 +375,7 @@ class Grouper:
         if existing is None or names.GROUPED_BY not in existing.metadata.annotations:
             self._records.pop(gang, None)
             return True
-        if any(not _is_over(member) for member in members):
+        if any(not member.is_over for member in members):
             return True
         record.empty_since = self._clock() if record.empty_since is None else record.empty_since
         left_seconds = record.empty_since + self._settings.empty_seconds - self._clock()
@@ -385,16 +385,3 @@ class Grouper:
         await self._writer.delete(existing, term)
         self._records.pop(gang, None)
         return True
-
-
-def _is_active(member: GroupedPod) -> bool:
-    return isinstance(member.placing, Assignment) and not member.pod.is_finished
-
-
-def _is_over(member: GroupedPod) -> bool:
-    """Whether a finished pod belongs to a workload that has finished: of a CronJob, to a run that has."""
-    if not isinstance(member.placing, Assignment):
-        return False
-    request, owner = member.placing.request, member.placing.gang.owner
-    owners = {each.metadata.uid: each for each in request.owners}
-    return owners.get(owner.uid if owner else "", request.owner).is_finished

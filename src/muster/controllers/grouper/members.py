@@ -41,6 +41,20 @@ class GroupedPod(Struct, frozen=True):
         return f"{meta.namespace or names.DEFAULT_NAMESPACE}/{name}"
 
     @property
+    def is_active(self) -> bool:
+        """Whether it counts in its gang."""
+        return isinstance(self.placing, Assignment) and not self.pod.is_finished
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its workload has finished: of a CronJob, the run that it belongs to."""
+        if not isinstance(self.placing, Assignment):
+            return False
+        request, owner = self.placing.request, self.placing.gang.owner
+        owners = {each.metadata.uid: each for each in request.owners}
+        return owners.get(owner.uid if owner else "", request.owner).is_finished
+
+    @property
     def will_terminate(self) -> bool:
         """Whether it is terminating, or is about to as its owner is gone."""
         return self.has_lost_owner or self.pod.metadata.deletion_timestamp is not None
