@@ -12,6 +12,7 @@ from muster.kube.cluster import Raw
 from muster.workloads.types import Key
 
 UNCONFIRMED_SECONDS = 300.0  # how long a creation may wait for the watch
+MOST_OWNERS = 16  # above an object that are followed
 MOST_DELETED = 20_000  # uids of deleted objects that are remembered
 Listener = Callable[[Key, Raw], None]  # called with the object as it is, or was
 
@@ -34,6 +35,10 @@ class ObjectCache:
     def all_keys(self, resource: Resource | None = None) -> list[Key]:
         """All objects, or those of one kind."""
         return [key for key in self._objects if resource is None or key[0] == resource]
+
+    def every(self, resource: Resource) -> Iterable[Raw]:
+        """See KnownObjects."""
+        return [self._objects[key] for key in self.all_keys(resource)]
 
     def find(self, uid: str) -> Key | None:
         """The object with this uid; None: there is none."""
@@ -59,7 +64,7 @@ class ObjectCache:
     def owners_of(self, raw: Raw) -> Iterator[tuple[str, Key | None]]:
         """Uid and key of the controller of an object, and of those above; None: it is not here."""
         seen: set[str] = set()
-        while (uid := controller_uid(raw)) and uid not in seen:
+        while (uid := controller_uid(raw)) and uid not in seen and len(seen) < MOST_OWNERS:
             seen.add(uid)
             key = self._keys.get(uid)
             yield uid, key
@@ -138,7 +143,9 @@ class ObjectCache:
 
     def _drop(self, key: Key) -> None:
         old = self._objects.pop(key)
-        self._keys.pop(old["metadata"].get("uid", ""), None)
+        uid = old["metadata"].get("uid", "")
+        if self._keys.get(uid) == key:  # another object may claim the same uid
+            del self._keys[uid]
         self._unlink(key, old)
         self._on_change(key, old)
 

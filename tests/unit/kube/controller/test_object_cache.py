@@ -97,3 +97,22 @@ def test_owners_are_walked_upwards_and_never_in_a_circle() -> None:
     owner = {"name": "w", "namespace": "default", "uid": "owner", "resourceVersion": "1", "ownerReferences": circle}
     recorded.cache.observe(REPLICA_SETS, {"metadata": owner})
     assert list(recorded.cache.owners_of(pod("a"))) == [("owner", (REPLICA_SETS, "default", "w"))]
+
+
+def test_an_object_that_claims_the_uid_of_another_does_not_take_it_along() -> None:
+    recorded = Recorded()
+    recorded.cache.observe(PODS, pod("a", uid="same"))
+    recorded.cache.observe(PODS, pod("b", uid="same"))
+    recorded.cache.observe_deletion(pod("b", uid="same"))
+    assert recorded.pods() == ["a"]
+
+
+def test_owners_are_followed_a_bounded_number_of_times() -> None:
+    """A chain of owners costs no more than a few looks, however long somebody makes it."""
+    recorded = Recorded()
+    for number in range(100):
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": f"uid-{number + 1}"}
+        recorded.cache.observe(PODS, pod(str(number), ownerReferences=[{**owner, "controller": True}]))
+    first = recorded.cache.get(PODS, "default", "0")
+    assert first is not None
+    assert len(list(recorded.cache.owners_of(first))) == object_cache.MOST_OWNERS
