@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from muster.api.grove.pod_clique_set import (
+    EXPLICIT,
+    IN_ORDER,
     PackTopologyConstraint,
     PodCliqueSet,
     PodCliqueTemplate,
@@ -118,6 +120,40 @@ def lay_out_replica(pcs: PodCliqueSet, index: int, group_replicas: Mapping[str, 
     groups = tuple(_group(pcs, index, group, group_replicas) for group in template.pod_clique_scaling_groups)
     gangs = (_base_gang(pcs, index, cliques, groups), *_scaled_gangs(pcs, groups))
     return ReplicaLayout(index, service_name(name, index), cliques, groups, gangs)
+
+
+def lay_out_group(pcs: PodCliqueSet, index: int, name: str, replicas: int) -> GroupLayout | None:
+    """The PodCliqueScalingGroup of this name in a replica of a set; None: the set has none."""
+    for group in pcs.spec.template.pod_clique_scaling_groups:
+        if group_name(pcs.metadata.name, index, group.name) == name:
+            return _group(pcs, index, group, {name: replicas})
+    return None
+
+
+def starts_after(pcs: PodCliqueSet, clique: CliqueLayout) -> tuple[str, ...]:
+    """The PodCliques that start before this one: of the base gang, or of the same replica of a scaling group."""
+    template = pcs.spec.template
+    parents: tuple[str, ...] = ()
+    if template.clique_startup_type == EXPLICIT:
+        parents = clique.template.spec.starts_after
+    elif template.clique_startup_type == IN_ORDER:
+        names = [other.name for other in template.cliques]
+        position = names.index(clique.template.name)
+        parents = tuple(names[max(0, position - 1) : position])
+    return tuple(name for parent in parents for name in _cliques_of(pcs, parent, clique))
+
+
+def _cliques_of(pcs: PodCliqueSet, parent: str, child: CliqueLayout) -> Iterator[str]:
+    """The PodCliques of a template that a clique starts after."""
+    groups = pcs.spec.template.pod_clique_scaling_groups
+    group = next((group for group in groups if parent in group.clique_names), None)
+    own = group_name(pcs.metadata.name, child.set_replica, group.name) if group else ""
+    if child.base:
+        yield from (clique_name(own, child.group_replica, parent),) if own == child.group else ()
+    elif group:
+        yield from (clique_name(own, replica, parent) for replica in range(group_minimum(group)))
+    else:
+        yield clique_name(pcs.metadata.name, child.set_replica, parent)
 
 
 def clique_replicas(template: PodCliqueTemplate) -> int:

@@ -119,6 +119,10 @@ class _MemoryObjects:
         """See Children."""
         return self._objects.get((resource, namespace, name))
 
+    def every(self, resource: Resource) -> Iterable[Raw]:
+        """See KnownObjects."""
+        return [raw for key, raw in self._objects.items() if key[0] == resource]
+
     def made_pods(self) -> Iterator[Raw]:
         """Pods that controllers have made."""
         return (self._objects[key] for key in self._made)

@@ -65,8 +65,15 @@ class Children(Protocol):
         """Any object of a kind that some controller reconciles, owns or watches; None: it is not there."""
 
 
+class KnownObjects(Children, Protocol):
+    """All objects of all kinds that controllers read: for changes that are rare and concern many."""
+
+    def every(self, resource: Resource) -> Iterable[Raw]:
+        """All objects of a kind."""
+
+
 Reconcile = Callable[[Raw, Children, datetime], Reconciliation]
-Related = Callable[[Resource, Raw, Children], Iterable[tuple[str, str]]]
+Related = Callable[[Resource, Raw, KnownObjects], Iterable[tuple[str, str]]]
 Release = Callable[[Raw], Raw | None]  # None: nothing is to be done
 Failed = Callable[[Raw, Raw, str, str, datetime], Raw]  # workload, its next status, reason and message: the status then
 
@@ -88,9 +95,9 @@ def kinds_of(controller: Controller) -> tuple[Resource, ...]:
     return controller.resource, *controller.children, *controller.watches
 
 
-def related_keys(controllers: Iterable[Controller], resource: Resource, raw: Raw, children: Children) -> Iterator[Key]:
+def related_keys(controllers: Iterable[Controller], resource: Resource, raw: Raw, known: KnownObjects) -> Iterator[Key]:
     """The workloads that a changed object concerns, beside its owners."""
     for controller in controllers:
         if controller.related is not None and resource in controller.watches:
-            for namespace, name in controller.related(resource, raw, children):
+            for namespace, name in controller.related(resource, raw, known):
                 yield controller.resource, namespace, name

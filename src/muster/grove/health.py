@@ -1,0 +1,125 @@
+"""How cliques and scaling groups fare, as their status says, and the conditions in which they say it.
+
+Rule 1: a condition keeps the time of its transition while its status stays, and always has the latest message. Rule 2:
+that something was healthy once is never forgotten: only what was healthy can be terminated for not being so.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.api.fields import integer, items, text, texts
+from muster.api.moment import parse_time
+from muster.api.names import TEMPLATE_HASH
+from muster.workloads.conditions import find_condition, is_condition_true, timestamp
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Raw
+
+# types of conditions
+BREACHED = "MinAvailableBreached"
+CLIQUE_SCHEDULED = "PodCliqueScheduled"
+HEALTHY_OBSERVED = "HealthyStateObserved"  # never becomes False: a clique had its minimum scheduled, a group ready
+TERMINATING = "GangTerminationInProgress"
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+class HealthCondition(Struct, frozen=True):
+    """A condition as it is now."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def with_conditions(owner: Raw, new: Iterable[HealthCondition], now: datetime) -> list[Raw]:
+    """The conditions of an object with new ones in place of those of the same types; others stay as they are."""
+    conditions = {condition.get("type"): condition for condition in items(owner, "status.conditions")}
+    for condition in new:
+        conditions[condition.type] = _written(owner, condition, conditions.get(condition.type), now)
+    return list(conditions.values())
+
+
+def _written(owner: Raw, condition: HealthCondition, old: Raw | None, now: datetime) -> Raw:
+    is_same = old is not None and old.get("status") == condition.status
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": integer(owner, "metadata.generation", 1),
+        "lastTransitionTime": text(old, "lastTransitionTime") if is_same else timestamp(now),
+    }
+
+
+def observed_healthy(message: str) -> HealthCondition:
+    """That something was healthy."""
+    return HealthCondition(HEALTHY_OBSERVED, TRUE, HEALTHY_OBSERVED, message)
+
+
+def was_healthy(raw: Raw) -> bool:
+    """Whether a clique or a group was ever healthy."""
+    return is_condition_true(raw, HEALTHY_OBSERVED) or is_condition_true(raw, CLIQUE_SCHEDULED)
+
+
+def is_breached(raw: Raw) -> bool:
+    """Whether a clique or a group is below its minimum."""
+    return is_condition_true(raw, BREACHED)
+
+
+def breached_since(raw: Raw) -> datetime | None:
+    """Since when a clique or a group has been below its minimum; None: it is not."""
+    if not is_breached(raw):
+        return None
+    return parse_time(text(find_condition(raw, BREACHED), "lastTransitionTime"))
+
+
+def minimum_of(raw: Raw) -> int:
+    """How much of a clique or a group is needed: nothing where it is scaled to zero."""
+    return integer(raw, "spec.minAvailable", 1) if integer(raw, "spec.replicas", 1) else 0
+
+
+def is_scaled_below_minimum(raw: Raw) -> bool:
+    """Whether there are fewer replicas of a clique or a group than it needs, because its scale says so."""
+    return integer(raw, "spec.replicas", 1) < minimum_of(raw)
+
+
+class CliqueHealth(Struct, frozen=True):
+    """What the status of a PodClique says; all is false where there is none, or it is terminating."""
+
+    exists: bool = False
+    is_scheduled: bool = False  # as many pods as it needs
+    is_available: bool = False  # as many are ready
+    is_breached: bool = False
+    has_template: bool = False  # the latest one, in its spec
+    is_updated: bool = False  # the latest one, in all of its pods
+
+
+def clique_health(clique: Raw | None, template_hash: str) -> CliqueHealth:
+    """How a clique fares whose pods are to have this template."""
+    if clique is None or is_terminating(clique):
+        return CliqueHealth()
+    needed = minimum_of(clique)
+    has_template = texts(clique, "metadata.labels").get(TEMPLATE_HASH) == template_hash
+    return CliqueHealth(
+        exists=True,
+        is_scheduled=integer(clique, "status.scheduledReplicas") >= needed,
+        is_available=integer(clique, "status.readyReplicas") >= needed,
+        is_breached=is_breached(clique),
+        has_template=has_template,
+        is_updated=has_template and text(clique, "status.currentPodTemplateHash") == template_hash,
+    )
+
+
+def all_of(cliques: Sequence[CliqueHealth]) -> CliqueHealth:
+    """Cliques as one: what holds for all of them; breached: one of them is."""
+    return CliqueHealth(
+        exists=all(clique.exists for clique in cliques),
+        is_scheduled=all(clique.is_scheduled for clique in cliques),
+        is_available=all(clique.is_scheduled and clique.is_available for clique in cliques),
+        is_breached=any(clique.is_breached for clique in cliques),
+        has_template=all(clique.has_template for clique in cliques if clique.exists),
+        is_updated=all(clique.is_updated for clique in cliques),
+    )

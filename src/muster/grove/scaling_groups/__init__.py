@@ -1,0 +1,1 @@
+"""PodCliqueScalingGroups: replicas of cliques that scale, update and are recreated as wholes."""

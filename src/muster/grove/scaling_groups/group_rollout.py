@@ -1,0 +1,95 @@
+"""How a new template reaches the replicas of a scaling group: each is recreated as a whole.
+
+Rule 1: replicas that are not available go at once. Rule 2: available ones go one at a time, while enough are
+available. Rule 3: a replica is chosen in the status before it is deleted, so that a restart chooses no second one.
+"""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.api.fields import at, integer, mapping, text
+from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView
+from muster.workloads.conditions import timestamp
+from muster.workloads.types import Raw
+
+SELECTED = "readyReplicaIndicesSelectedToUpdate"
+
+
+class GroupRollout(Struct, frozen=True):
+    """What an update does now."""
+
+    is_under_way: bool = False
+    doomed: tuple[GroupReplicaView, ...] = ()  # replicas to recreate
+    progress: Raw | None = None  # for the status; None: there never was an update
+
+
+def plan_group_rollout(group: GroupView, now: datetime) -> GroupRollout:
+    """Which replicas are recreated now, and which one is next."""
+    before = mapping(group.pcsg, "status.updateProgress")
+    outdated = [replica for replica in group.replicas if replica.is_outdated]
+    is_known = text(before, "podCliqueSetGenerationHash") == group.hashes.generation
+    if not group.may_update or (not outdated and not is_known):
+        return GroupRollout(progress=before or None)
+    started = before if is_known else _started(group, now)
+    if group.updates_on_delete:
+        return GroupRollout(progress=_counted(group, _ended(started, now)))
+    if text(started, "updateEndedAt") and not outdated:
+        return GroupRollout(progress=_counted(group, started))
+    return _rolling(group, started, outdated, now)
+
+
+def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], now: datetime) -> GroupRollout:
+    selected = _selected(started)
+    doomed = tuple(replica for replica in outdated if replica.index == selected or not replica.health.is_available)
+    if selected is not None and not _is_replaced(group, selected):
+        return GroupRollout(True, doomed, _counted(group, started))
+    ready = [replica.index for replica in outdated if replica.health.is_available]
+    if ready and _available(group) >= group.minimum:
+        return GroupRollout(True, doomed, _counted(group, _selecting(started, selected, ready[0])))
+    if outdated:
+        return GroupRollout(True, doomed, _counted(group, started))
+    return GroupRollout(progress=_counted(group, _ended(started, now)))
+
+
+def _selected(progress: Raw) -> int | None:
+    value = at(progress, f"{SELECTED}.current")
+    return value if isinstance(value, int) else None
+
+
+def _is_replaced(group: GroupView, index: int) -> bool:
+    """Whether a replica has the latest template and is available; one that was scaled in needs no more."""
+    if index >= len(group.replicas):
+        return True
+    health = group.replicas[index].health
+    return health.is_updated and health.is_available
+
+
+def _available(group: GroupView) -> int:
+    return sum(replica.health.is_available for replica in group.replicas)
+
+
+def _started(group: GroupView, now: datetime) -> Raw:
+    """The progress of a new update; a replica that an older one is replacing stays the chosen one."""
+    before = mapping(group.pcsg, "status.updateProgress")
+    progress: Raw = {"updateStartedAt": timestamp(now), "podCliqueSetGenerationHash": group.hashes.generation}
+    if before.get(SELECTED) and not text(before, "updateEndedAt"):
+        progress[SELECTED] = {"current": integer(before, f"{SELECTED}.current"), "completed": []}
+    return progress
+
+
+def _selecting(progress: Raw, last: int | None, index: int) -> Raw:
+    completed = [] if last is None else [*mapping(progress, SELECTED).get("completed", ()), last]
+    return {**progress, SELECTED: {"current": index, "completed": completed}, "updateEndedAt": None}
+
+
+def _ended(progress: Raw, now: datetime) -> Raw:
+    ended = {name: value for name, value in progress.items() if name != SELECTED}
+    return {**ended, "updateEndedAt": text(progress, "updateEndedAt") or timestamp(now)}
+
+
+def _counted(group: GroupView, progress: Raw) -> Raw:
+    members = [member for replica in group.replicas for member in replica.members]
+    updated = sum(len(replica.members) for replica in group.replicas if replica.health.is_updated)
+    counts = {"updatedPodCliquesCount": updated, "totalPodCliquesCount": len(members)}
+    return {name: value for name, value in {**progress, **counts}.items() if value is not None}

@@ -1,0 +1,211 @@
+"""PodCliqueSets as Grove's operator reconciles them: Services, cliques, scaling groups, gangs and autoscalers.
+
+Rule 1: kinds are made in this order, each for all replicas at once; what is too many goes first, the highest index
+first of all. Rule 2: pods, and cliques of scaling groups, are made by others. Rule 3: deletion never waits: direct
+children are deleted, then the finalizer goes, and the garbage collector does the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import chain
+
+from muster.api.decoding import decode
+from muster.api.fields import number, text, texts
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.names import SET_REPLICA
+from muster.api.resources import (
+    AUTOSCALERS,
+    CLUSTER_TOPOLOGY_BINDINGS,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    SERVICES,
+    Resource,
+)
+from muster.grove.clique_objects import clique_object, clique_update
+from muster.grove.last_errors import with_last_error
+from muster.grove.naming import SET_FINALIZER
+from muster.grove.sets.set_children import (
+    autoscaler_objects,
+    child_update,
+    group_object,
+    group_update,
+    service_object,
+)
+from muster.grove.sets.set_gangs import gang_objects, gang_update
+from muster.grove.sets.set_rollout import SetRollout, plan_set_rollout
+from muster.grove.sets.set_status import set_status
+from muster.grove.sets.set_view import SetReplicaView, SetView, view_set
+from muster.grove.termination import BreachWait, shortest, termination_delay, wait_for
+from muster.grove.topology import names_binding
+from muster.workloads.operators.objects import bounded, name_of, removal, strings
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Action, Children, Controller, Create, KnownObjects, Raw, Reconciliation, Update
+
+CHILDREN = (SERVICES, POD_CLIQUES, POD_CLIQUE_SCALING_GROUPS, POD_GANGS, AUTOSCALERS)
+ORPHAN = "orphan"  # finalizer of a deletion that leaves children alone
+
+
+def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
+    """Brings what belongs to a set in step with its spec; reports how its replicas fare."""
+    seen = {kind: {name_of(child): child for child in children.of(raw, kind)} for kind in CHILDREN}
+    existing = sum(len(objects) for objects in seen.values())
+    if is_terminating(raw):
+        return bounded(_deletion(raw, seen), existing, None)
+    view = view_set(raw, children)
+    rollout = plan_set_rollout(view, now)
+    waits = {replica.index: wait_for(replica.parts(), termination_delay(view.pcs), now) for replica in view.replicas}
+    waits = {index: wait for index, wait in waits.items() if index != rollout.current}
+    gangs = {name_of(gang): gang for gang in gang_objects(view)}
+    actions = chain(
+        _finalizer(raw),
+        _surplus(view, seen, gangs),
+        _terminations(view, waits),
+        _services(view, seen[SERVICES]),
+        _cliques(view, rollout),
+        _groups(view, rollout),
+        _gangs(gangs, seen[POD_GANGS]),
+        _autoscalers(view, seen[AUTOSCALERS]),
+    )
+    status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
+    return bounded(actions, existing, status, shortest(waits.values()))
+
+
+# deletion -----------------------------------------------------------------------------------------------------------
+
+
+def _finalizer(raw: Raw) -> Iterator[Action]:
+    finalizers = strings(raw, "metadata.finalizers")
+    if SET_FINALIZER not in finalizers:
+        yield _with_finalizers(raw, [*finalizers, SET_FINALIZER])
+
+
+def _with_finalizers(raw: Raw, finalizers: list[str]) -> Update:
+    patch = {"metadata": {"finalizers": finalizers}}
+    return Update(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name_of(raw), patch)
+
+
+def _deletion(raw: Raw, seen: Mapping[Resource, Mapping[str, Raw]]) -> Iterator[Action]:
+    finalizers = strings(raw, "metadata.finalizers")
+    if SET_FINALIZER not in finalizers:
+        return
+    if ORPHAN not in finalizers:
+        for kind in reversed(CHILDREN):
+            yield from (removal(kind, child) for child in seen[kind].values() if not is_terminating(child))
+    yield _with_finalizers(raw, [name for name in finalizers if name != SET_FINALIZER])
+
+
+# what goes ----------------------------------------------------------------------------------------------------------
+
+
+def _surplus(view: SetView, seen: Mapping[Resource, Mapping[str, Raw]], gangs: Mapping[str, Raw]) -> Iterator[Action]:
+    """Children that the set does not have any more."""
+    layouts = [replica.layout for replica in view.replicas]
+    wanted: dict[Resource, set[str]] = {
+        SERVICES: {layout.service for layout in layouts},
+        POD_CLIQUES: {clique.name for layout in layouts for clique in layout.cliques},
+        POD_CLIQUE_SCALING_GROUPS: {group.name for layout in layouts for group in layout.groups},
+        POD_GANGS: set(gangs),
+        AUTOSCALERS: {name_of(raw) for layout in layouts for raw in autoscaler_objects(view, layout)},
+    }
+    for kind in reversed(CHILDREN):
+        unwanted = [child for name, child in seen[kind].items() if name not in wanted[kind]]
+        for child in sorted(unwanted, key=_index, reverse=True):
+            if not is_terminating(child):
+                yield removal(kind, child)
+
+
+def _index(raw: Raw) -> int:
+    return number(texts(raw, "metadata.labels").get(SET_REPLICA, "")) or 0
+
+
+def _terminations(view: SetView, waits: Mapping[int, BreachWait]) -> Iterator[Action]:
+    """All cliques of replicas that have been below their minimum for too long."""
+    for replica in view.replicas:
+        wait = waits.get(replica.index)
+        if wait is not None and wait.is_over and None not in replica.cliques:
+            yield from (removal(POD_CLIQUES, clique) for clique in _cliques_of(view, replica))
+
+
+def _cliques_of(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
+    members = (clique for group in replica.layout.groups for row in group.replicas for clique in row)
+    for layout in (*replica.layout.cliques, *members):
+        clique = view.clique(layout.name)
+        if clique is not None and not is_terminating(clique):
+            yield clique
+
+
+# what comes and changes ---------------------------------------------------------------------------------------------
+
+
+def _services(view: SetView, seen: Mapping[str, Raw]) -> Iterator[Action]:
+    wanted = (service_object(view, replica.layout) for replica in view.replicas)
+    return _in_step(SERVICES, wanted, seen)
+
+
+def _autoscalers(view: SetView, seen: Mapping[str, Raw]) -> Iterator[Action]:
+    wanted = (raw for replica in view.replicas for raw in autoscaler_objects(view, replica.layout))
+    return _in_step(AUTOSCALERS, wanted, seen)
+
+
+def _in_step(kind: Resource, wanted: Iterable[Raw], seen: Mapping[str, Raw]) -> Iterator[Action]:
+    for raw in wanted:
+        present = seen.get(name_of(raw))
+        if present is None:
+            yield Create(kind, raw)
+        elif not is_terminating(present) and (update := child_update(kind, present, raw)):
+            yield update
+
+
+def _cliques(view: SetView, rollout: SetRollout) -> Iterator[Action]:
+    for replica in view.replicas:
+        for clique, present in zip(replica.layout.cliques, replica.cliques, strict=True):
+            wanted = clique_object(view.raw, view.pcs, clique, view.hashes)
+            may_update = replica.index in rollout.updating
+            if present is None:
+                yield Create(POD_CLIQUES, wanted)
+            elif not is_terminating(present):
+                yield from _given(clique_update(present, wanted, with_template=may_update))
+
+
+def _groups(view: SetView, rollout: SetRollout) -> Iterator[Action]:
+    for replica in view.replicas:
+        for group, present in zip(replica.layout.groups, replica.groups, strict=True):
+            wanted = group_object(view, group)
+            may_update = replica.index in rollout.updating
+            if present is None:
+                yield Create(POD_CLIQUE_SCALING_GROUPS, wanted)
+            elif not is_terminating(present):
+                yield from _given(group_update(present, wanted, with_template=may_update))
+
+
+def _gangs(wanted: Mapping[str, Raw], seen: Mapping[str, Raw]) -> Iterator[Action]:
+    for name, gang in wanted.items():
+        present = seen.get(name)
+        if present is None:
+            yield Create(POD_GANGS, gang)
+        elif not is_terminating(present):
+            yield from _given(gang_update(present, gang))
+
+
+def _given(update: Update | None) -> Iterator[Action]:
+    if update is not None:
+        yield update
+
+
+def _related(_resource: Resource, binding: Raw, known: KnownObjects) -> Iterator[tuple[str, str]]:
+    """The sets that name a ClusterTopologyBinding."""
+    for raw in known.every(POD_CLIQUE_SETS):
+        if names_binding(decode(raw, PodCliqueSet)[0], name_of(binding)):
+            yield text(raw, "metadata.namespace"), name_of(raw)
+
+
+CONTROLLER = Controller(
+    POD_CLIQUE_SETS,
+    reconcile,
+    children=CHILDREN,
+    failed=with_last_error,
+    watches=(CLUSTER_TOPOLOGY_BINDINGS,),
+    related=_related,
+)

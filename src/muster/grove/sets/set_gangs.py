@@ -1,0 +1,97 @@
+"""The PodGangs of a set: which cliques start together, how many pods of each, and where they sit.
+
+Rule 1: which pods there are is not said here: the controller of PodGangs fills them in, and what it wrote is kept.
+Rule 2: what is scaled to zero is in no gang, and a gang without cliques does not exist.
+"""
+
+from collections.abc import Iterator
+
+from muster.api.fields import at, integer, items, mapping, text, texts
+from muster.api.names import BASE_POD_GANG, TOPOLOGY_NAME
+from muster.api.resources import POD_GANGS
+from muster.grove.layout import CliqueLayout, GangLayout, GroupReplicaLayout
+from muster.grove.naming import GANG, child_labels
+from muster.grove.sets.set_view import SetView
+from muster.grove.topology import gang_constraint
+from muster.workloads.operators.objects import child, name_of
+from muster.workloads.types import Raw, Update
+
+
+def gang_objects(view: SetView) -> Iterator[Raw]:
+    """Every PodGang that the set has, without pods."""
+    for replica in view.replicas:
+        for gang in replica.layout.gangs:
+            if cliques := [clique for clique in gang.cliques if not _is_scaled_to_zero(view, clique)]:
+                yield _gang(view, gang, cliques)
+
+
+def _is_scaled_to_zero(view: SetView, clique: CliqueLayout) -> bool:
+    raw = view.clique(clique.name)
+    return raw is not None and integer(raw, "spec.replicas", 1) == 0
+
+
+def _gang(view: SetView, gang: GangLayout, cliques: list[CliqueLayout]) -> Raw:
+    labels = child_labels(view.pcs.metadata.name, gang.name, GANG, gang.set_replica)
+    if gang.base:
+        labels[BASE_POD_GANG] = gang.base
+    annotations = {TOPOLOGY_NAME: view.topology.topology} if view.topology and view.topology.topology else {}
+    spec: Raw = {"podgroups": [_pod_group(view, clique) for clique in cliques]}
+    if constraint := gang_constraint(gang.topology, view.topology):
+        spec["topologyConstraint"] = constraint
+    names = {clique.name for clique in cliques}
+    if groups := [group for replica in gang.groups if (group := _group(view, replica, names))]:
+        spec["topologyConstraintGroupConfigs"] = groups
+    if priority_class := view.pcs.spec.template.priority_class_name:
+        spec["priorityClassName"] = priority_class
+    return child(view.raw, POD_GANGS, gang.name, spec, labels=labels, annotations=annotations)
+
+
+def _pod_group(view: SetView, clique: CliqueLayout) -> Raw:
+    group: Raw = {"name": clique.name, "podReferences": [], "minReplicas": clique.min_available}
+    if constraint := gang_constraint(clique.template.topology_constraint, view.topology):
+        group["topologyConstraint"] = constraint
+    return group
+
+
+def _group(view: SetView, replica: GroupReplicaLayout, names: set[str]) -> Raw | None:
+    members = [clique.name for clique in replica.cliques if clique.name in names]
+    constraint = gang_constraint(replica.topology, view.topology)
+    if not members or constraint is None:
+        return None
+    return {"name": replica.name, "podGroupNames": members, "topologyConstraint": constraint}
+
+
+def gang_update(present: Raw, wanted: Raw) -> Update | None:
+    """What of a PodGang has to change; None: nothing. References to pods stay."""
+    references = {text(group, "name"): at(group, "podReferences") for group in items(present, "spec.podgroups")}
+    groups = [{**group, "podReferences": references.get(group["name"]) or []} for group in wanted["spec"]["podgroups"]]
+    spec = {**wanted["spec"], "podgroups": groups}
+    patch = _differing(mapping(present, "spec"), spec)
+    metadata: Raw = {
+        field: differing
+        for field in ("labels", "annotations")
+        if (differing := _missing(texts(present, f"metadata.{field}"), texts(wanted, f"metadata.{field}")))
+    }
+    if TOPOLOGY_NAME in texts(present, "metadata.annotations") and "annotations" not in wanted["metadata"]:
+        metadata["annotations"] = {TOPOLOGY_NAME: None}
+    changes: Raw = {"spec": patch} if patch else {}
+    if metadata:
+        changes["metadata"] = metadata
+    return Update(POD_GANGS, text(present, "metadata.namespace"), name_of(present), changes) if changes else None
+
+
+_OWNED = ("podgroups", "topologyConstraint", "topologyConstraintGroupConfigs", "priorityClassName")
+
+
+def _differing(present: Raw, wanted: Raw) -> Raw:
+    """Fields of a PodGang's spec that the set owns and that differ; None removes one."""
+    empty: tuple[object, ...] = (None, "", [], {})
+    return {
+        field: wanted.get(field)
+        for field in _OWNED
+        if present.get(field) != wanted.get(field) and not (present.get(field) in empty and wanted.get(field) in empty)
+    }
+
+
+def _missing(present: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in wanted.items() if present.get(name) != value}

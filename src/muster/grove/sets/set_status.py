@@ -1,0 +1,60 @@
+"""The status of a set: its replicas, its gangs, its update, and whether it has the topology that it names."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from muster.api.fields import at, integer, items, text
+from muster.grove.health import with_conditions
+from muster.grove.naming import selector, set_labels
+from muster.grove.sets.set_rollout import SetRollout
+from muster.grove.sets.set_view import SetView
+from muster.grove.topology import LEVELS_UNAVAILABLE, levels_condition
+from muster.workloads.conditions import without_condition
+from muster.workloads.operators.objects import name_of
+from muster.workloads.types import Raw
+
+MOST_SUMMARIES = 500  # gangs: an object has a limit in size
+MOST_DETAILED = 50  # with more gangs, conditions are those of gangs that do not run
+
+
+def set_status(view: SetView, rollout: SetRollout, gangs: Sequence[Raw], now: datetime) -> Raw:
+    """The whole status."""
+    status: Raw = {
+        "observedGeneration": integer(view.raw, "metadata.generation", 1),
+        "replicas": sum(any(replica.parts()) for replica in view.replicas),
+        "updatedReplicas": sum(replica.health.is_updated and replica.health.is_available for replica in view.replicas),
+        "availableReplicas": sum(replica.health.is_available for replica in view.replicas),
+        "hpaPodSelector": selector(set_labels(view.pcs.metadata.name)),
+        "podGangStatuses": gang_summaries(gangs),
+        "currentGenerationHash": view.hashes.generation,
+        "conditions": _conditions(view, now),
+    }
+    if rollout.progress is not None:
+        status["updateProgress"] = rollout.progress
+    return status
+
+
+def _conditions(view: SetView, now: datetime) -> list[Raw]:
+    if view.topology is None:
+        return without_condition(items(view.raw, "status.conditions"), LEVELS_UNAVAILABLE)
+    return with_conditions(view.raw, (levels_condition(view.topology),), now)
+
+
+def gang_summaries(gangs: Sequence[Raw]) -> list[Raw]:
+    """How each gang fares; those that do not run come first where there are too many for one object."""
+    shown = gangs if len(gangs) <= MOST_SUMMARIES else sorted(gangs, key=_is_running)[:MOST_SUMMARIES]
+    return [_summary(gang, is_detailed=len(gangs) <= MOST_DETAILED or not _is_running(gang)) for gang in shown]
+
+
+def _is_running(gang: Raw) -> bool:
+    return text(gang, "status.phase") == "Running"
+
+
+def _summary(gang: Raw, *, is_detailed: bool) -> Raw:
+    summary: Raw = {"name": name_of(gang), "phase": text(gang, "status.phase") or "Pending"}
+    score = at(gang, "status.placementScore")
+    if score is not None:
+        summary["placementScore"] = score
+    if is_detailed and (conditions := items(gang, "status.conditions")):
+        summary["conditions"] = conditions
+    return summary

@@ -1,0 +1,107 @@
+"""A PodCliqueSet with what belongs to it, replica by replica: what every part of its controller reads."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from muster.api.decoding import decode
+from muster.api.fields import integer, text, texts
+from muster.api.grove.pod_clique_set import ON_DELETE, PodCliqueSet
+from muster.api.names import GENERATION_HASH
+from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES
+from muster.grove.clique_objects import TemplateHashes, template_hashes
+from muster.grove.health import CliqueHealth, all_of, clique_health, is_breached, minimum_of
+from muster.grove.layout import ReplicaLayout, lay_out
+from muster.grove.topology import SetTopology, topology_of
+from muster.workloads.operators.objects import name_of
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Children, Raw
+
+
+class SetReplicaView(Struct, frozen=True):
+    """A replica of a set."""
+
+    layout: ReplicaLayout
+    cliques: tuple[Raw | None, ...]  # standalone, in the order of the layout; None: it does not exist
+    groups: tuple[Raw | None, ...]
+    health: CliqueHealth
+    scheduled_pods: int  # at least
+
+    @property
+    def index(self) -> int:
+        """Which replica it is."""
+        return self.layout.index
+
+    def parts(self) -> Iterator[Raw]:
+        """Its standalone cliques and its groups, as far as they exist and are not terminating."""
+        return (part for part in (*self.cliques, *self.groups) if part is not None and not is_terminating(part))
+
+
+class SetView(Struct, frozen=True):
+    """A set as its controller sees it."""
+
+    raw: Raw
+    pcs: PodCliqueSet
+    hashes: TemplateHashes  # of the latest template
+    topology: SetTopology | None
+    cliques: Mapping[str, Raw]  # standalone, by name
+    groups: Mapping[str, Raw]
+    members: Mapping[str, Raw]  # cliques of groups, by name
+    replicas: tuple[SetReplicaView, ...]
+
+    @property
+    def updates_on_delete(self) -> bool:
+        """Whether pods get the latest template only when they are deleted."""
+        strategy = self.pcs.spec.update_strategy
+        return strategy is not None and strategy.type == ON_DELETE
+
+    def clique(self, name: str) -> Raw | None:
+        """A clique of the set, standalone or not; None: it does not exist."""
+        return self.cliques.get(name) or self.members.get(name)
+
+
+def view_set(raw: Raw, children: Children) -> SetView:
+    """A set with what belongs to it."""
+    pcs = decode(raw, PodCliqueSet)[0]
+    cliques = {name_of(clique): clique for clique in children.of(raw, POD_CLIQUES)}
+    groups = {name_of(group): group for group in children.of(raw, POD_CLIQUE_SCALING_GROUPS)}
+    members = {name_of(clique): clique for group in groups.values() for clique in children.of(group, POD_CLIQUES)}
+    layout = lay_out(pcs, {name: integer(group, "spec.replicas", 1) for name, group in groups.items()})
+    hashes = template_hashes(pcs)
+    return SetView(
+        raw=raw,
+        pcs=pcs,
+        hashes=hashes,
+        topology=topology_of(pcs, children),
+        cliques=cliques,
+        groups=groups,
+        members=members,
+        replicas=tuple(_replica(replica, hashes, cliques, groups) for replica in layout.replicas),
+    )
+
+
+def _replica(
+    layout: ReplicaLayout, hashes: TemplateHashes, cliques: Mapping[str, Raw], groups: Mapping[str, Raw]
+) -> SetReplicaView:
+    own_cliques = tuple(cliques.get(clique.name) for clique in layout.cliques)
+    own_groups = tuple(groups.get(group.name) for group in layout.groups)
+    health = [clique_health(raw, hashes.of(clique)) for raw, clique in zip(own_cliques, layout.cliques, strict=True)]
+    health += [_group_health(group, hashes.generation) for group in own_groups]
+    scheduled = sum(integer(raw, "status.scheduledReplicas") for raw in (*own_cliques, *own_groups) if raw is not None)
+    return SetReplicaView(layout, own_cliques, own_groups, all_of(health), scheduled)
+
+
+def _group_health(group: Raw | None, generation: str) -> CliqueHealth:
+    """How a group fares, in the terms of a clique."""
+    if group is None or is_terminating(group):
+        return CliqueHealth()
+    needed = minimum_of(group)
+    has_template = texts(group, "metadata.labels").get(GENERATION_HASH) == generation
+    return CliqueHealth(
+        exists=True,
+        is_scheduled=integer(group, "status.scheduledReplicas") >= needed,
+        is_available=integer(group, "status.availableReplicas") >= needed,
+        is_breached=is_breached(group),
+        has_template=has_template,
+        is_updated=has_template and text(group, "status.currentPodCliqueSetGenerationHash") == generation,
+    )

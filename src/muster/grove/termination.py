@@ -1,0 +1,62 @@
+"""Gang termination: what has been below its minimum for too long is recreated, as pods alone would not recover it.
+
+Rule 1: never what was never healthy: it would only wait once more. Rule 2: never what is being updated, and never for
+being scaled below its minimum: that is what its owner asked for. Rule 3: once for each breach: what was recreated
+counts as new, and has to be healthy before it can be terminated again.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from muster.api.duration import parse_nanoseconds
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.grove.health import TERMINATING, breached_since, is_scaled_below_minimum, was_healthy
+from muster.workloads.conditions import is_condition_true
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Raw
+
+DEFAULT_DELAY = timedelta(hours=4)
+LONGEST_DELAY = timedelta(days=36_500)  # of what dates can express
+
+
+class BreachWait(Struct, frozen=True):
+    """How long it is until something is terminated. None: nothing is below its minimum."""
+
+    seconds: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time."""
+        return self.seconds is not None and self.seconds <= 0
+
+
+def termination_delay(pcs: PodCliqueSet) -> timedelta:
+    """How long a gang may be below its minimum; 4 hours where the set says nothing that can be read."""
+    try:
+        nanoseconds = parse_nanoseconds(pcs.spec.template.termination_delay or "")
+    except ValueError:
+        return DEFAULT_DELAY
+    if nanoseconds <= 0:
+        return DEFAULT_DELAY
+    seconds = min(nanoseconds / 10**9, LONGEST_DELAY.total_seconds())
+    return timedelta(seconds=seconds)
+
+
+def wait_for(raws: Iterable[Raw | None], delay: timedelta, now: datetime) -> BreachWait:
+    """How long it is until one of these cliques and groups has been below its minimum for too long."""
+    times = [since for raw in raws if raw is not None and (since := _regressed_since(raw))]
+    return BreachWait((min(times) + delay - now).total_seconds()) if times else BreachWait()
+
+
+def _regressed_since(raw: Raw) -> datetime | None:
+    """Since when something that was healthy has not been so, and nothing is done about it yet."""
+    if is_terminating(raw) or not was_healthy(raw) or is_scaled_below_minimum(raw):
+        return None
+    return None if is_condition_true(raw, TERMINATING) else breached_since(raw)
+
+
+def shortest(waits: Iterable[BreachWait]) -> float | None:
+    """Seconds until the first of these that is not over yet; None: there is none."""
+    return min((wait.seconds for wait in waits if wait.seconds is not None and wait.seconds > 0), default=None)
