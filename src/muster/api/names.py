@@ -61,6 +61,9 @@ TEMPLATE_HASH: Final = "grove.io/pod-template-hash"
 GENERATION_HASH: Final = "grove.io/podcliqueset-generation-hash"  # on PodCliqueScalingGroups: what they may update to
 TOPOLOGY_NAME: Final = "grove.io/topology-name"  # annotation, on PodGangs
 GANG_GATE: Final = "grove.io/podgang-pending-creation"  # scheduling gate
+WAITS_FOR: Final = "muster.dev/waits-for"  # annotation, on pods that this gate holds: why, in one sentence
+BRIDGED: Final = "muster.dev/podgang"  # annotation, on PodGroups that muster made of a PodGang: "true"
+STARTUP: Final = "muster.dev/startup"  # annotation, on pods that start after other cliques: what for, then `start`
 
 # on claims that wait for their first consumer: the node on which their volume is made
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"  # annotation

@@ -1,0 +1,141 @@
+"""The cliques of a PodGang with their pods, read once a reconciliation.
+
+Rule 1: pods are found through their PodClique, never by name or by a scan. Rule 2: a pod is *live* unless it is
+terminating or failed; it is *scheduled* once it has a node.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from muster.api.fields import at, integer, items, text
+from muster.api.names import GANG_GATE
+from muster.api.resources import POD_CLIQUES, PODS
+from muster.workloads.pod_templates import is_ready, is_terminating, phase
+from muster.workloads.types import Children, Raw
+
+
+class GangClique(Struct, frozen=True):
+    """One PodGroup of a PodGang."""
+
+    name: str  # of the PodClique
+    entry: Raw  # as the PodGang has it
+    minimum: int  # pods that must be scheduled together; 0: the clique is scaled to zero, or has no minimum
+    replicas: int | None  # that the clique is to have; None: it does not exist
+    scheduler: str  # that its pods name; empty: the default
+    live: Sequence[Raw]  # by name
+    terminating: Sequence[Raw]
+    scheduled: int
+    running: int
+    ready: int
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether enough pods exist."""
+        return len(self.live) >= self.minimum
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether enough pods have a node."""
+        return self.scheduled >= self.minimum
+
+
+def read_cliques(gang: Raw, children: Children) -> tuple[GangClique, ...]:
+    """The cliques of a gang with all their pods."""
+    return tuple(_read(gang, entry, children, None) for entry in items(gang, "spec.podgroups"))
+
+
+def read_referenced(gang: Raw, children: Children) -> tuple[GangClique, ...]:
+    """The cliques of a gang with the pods that it references: another operator says which these are."""
+    return tuple(
+        _read(gang, entry, children, {text(reference, "name") for reference in items(entry, "podReferences")})
+        for entry in items(gang, "spec.podgroups")
+    )
+
+
+def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None) -> GangClique:
+    name = text(entry, "name")
+    clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), name)
+    pods = children.of(clique, PODS) if clique is not None else ()
+    live = sorted((pod for pod in pods if is_live(pod) and _is_among(pod, referenced)), key=_name)
+    return GangClique(
+        name=name,
+        entry=entry,
+        minimum=_minimum(entry, clique),
+        replicas=None if clique is None else integer(clique, "spec.replicas", 1),
+        scheduler=text(clique, "spec.podSpec.schedulerName"),
+        live=live,
+        terminating=[pod for pod in pods if is_terminating(pod)],
+        scheduled=sum(map(is_scheduled, live)),
+        running=sum(phase(pod) in ("Running", "Succeeded") for pod in live),
+        ready=sum(is_ready(pod) or phase(pod) == "Succeeded" for pod in live),
+    )
+
+
+def _is_among(pod: Raw, referenced: set[str] | None) -> bool:
+    return referenced is None or _name(pod) in referenced
+
+
+def _name(pod: Raw) -> str:
+    return text(pod, "metadata.name")
+
+
+def _minimum(entry: Raw, clique: Raw | None) -> int:
+    """A clique that is scaled to zero needs no pods: the others of its gang run without it."""
+    is_zero = clique is not None and at(clique, "spec.replicas") == 0
+    return 0 if is_zero else integer(entry, "minReplicas")
+
+
+# pods ---------------------------------------------------------------------------------------------------------------
+
+
+def is_live(pod: Raw) -> bool:
+    """Whether a pod counts for its gang: it runs, may run, or has done its part."""
+    return not is_terminating(pod) and phase(pod) != "Failed"
+
+
+def is_scheduled(pod: Raw) -> bool:
+    """Whether a pod has a node; one that runs has."""
+    return bool(text(pod, "spec.nodeName")) or phase(pod) in ("Running", "Succeeded")
+
+
+def is_gated(pod: Raw) -> bool:
+    """Whether the gate of its gang holds a pod."""
+    return any(gate.get("name") == GANG_GATE for gate in items(pod, "spec.schedulingGates"))
+
+
+def gated_pods(cliques: Sequence[GangClique]) -> Iterator[Raw]:
+    """Live pods of a gang that its gate holds."""
+    return (pod for clique in cliques for pod in clique.live if is_gated(pod))
+
+
+# other gangs --------------------------------------------------------------------------------------------------------
+
+
+def referenced_pods(gang: Raw, entry: Raw, children: Children) -> Iterator[Raw]:
+    """Live pods that a gang references in one of its PodGroups, as far as they are known."""
+    for reference in items(entry, "podReferences"):
+        pod = children.get(PODS, text(gang, "metadata.namespace"), text(reference, "name"))
+        if pod is not None and is_live(pod):
+            yield pod
+
+
+def has_scheduled_minimums(gang: Raw, children: Children) -> bool:
+    """Whether every PodGroup of a gang has its minimum scheduled; reads no more pods than that takes."""
+    return all(_has_scheduled(gang, entry, children) for entry in items(gang, "spec.podgroups"))
+
+
+def _has_scheduled(gang: Raw, entry: Raw, children: Children) -> bool:
+    clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), text(entry, "name"))
+    missing = _minimum(entry, clique)
+    for pod in referenced_pods(gang, entry, children) if missing else ():
+        missing -= is_scheduled(pod)
+        if missing <= 0:
+            return True
+    return missing <= 0
+
+
+def labels_of(raw: Raw) -> Mapping[str, str]:
+    """The labels of an object, as they are: quicker than to check each."""
+    labels = at(raw, "metadata.labels")
+    return labels if isinstance(labels, dict) else {}

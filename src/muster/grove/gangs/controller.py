@@ -1,0 +1,173 @@
+"""The controller of PodGangs: references its pods, makes its PodGroup, lifts gates (R1), pins (R3), and reports.
+
+`CONTROLLER` runs with muster's own operator. `bridge_controller` runs beside another operator of Grove: that one keeps
+references and gates, and here the PodGroup is made, pods are marked, and the status is written.
+Rule: a change of a pod or a clique concerns the gang that it names; a base gang that becomes scheduled concerns its
+scaled gangs, which are found by name and not by a scan.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+
+from muster.api.fields import integer, items, number, text
+from muster.api.names import BASE_POD_GANG, PART_OF, POD_GANG, SET_REPLICA
+from muster.api.resources import (
+    CLUSTER_TOPOLOGY_BINDINGS,
+    NODES,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_GROUPS,
+    PODS,
+    TOPOLOGIES,
+    Resource,
+)
+from muster.grove.gangs.cliques import GangClique, gated_pods, labels_of, read_cliques, read_referenced
+from muster.grove.gangs.domains import topology_name
+from muster.grove.gangs.gang_status import ObservedGang, failed, gang_status, is_initialized
+from muster.grove.gangs.gates import (
+    SCHEDULED,
+    GateHold,
+    base_of,
+    lift_gate,
+    missing_pods,
+    say_waiting,
+    seconds_to_say,
+)
+from muster.grove.gangs.membership import has_our_pods, membership_actions
+from muster.grove.gangs.pins import Pin, conflict, find_pin, pinned_elsewhere
+from muster.grove.gangs.placement_score import placement_score
+from muster.grove.gangs.pod_group_bridge import own_pod_group, pod_group_actions, unbridgeable
+from muster.grove.gangs.references import references_update
+from muster.grove.layout import MOST_CLIQUES
+from muster.grove.naming import group_name, scaled_gang_name
+from muster.workloads.conditions import is_condition_true
+from muster.workloads.operators.objects import bounded
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation
+
+WATCHED = (
+    PODS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUE_SCALING_GROUPS,
+    CLUSTER_TOPOLOGY_BINDINGS,
+    TOPOLOGIES,
+    NODES,
+)
+
+
+def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
+    """References pods, makes the PodGroup, and lifts the gates of all pods, or says what they wait for."""
+    if is_terminating(gang):
+        return Reconciliation()
+    cliques = read_cliques(gang, children)
+    gated = [*gated_pods(cliques)]
+    flaw = unbridgeable(gang, cliques, children)
+    pin = _find_pin(gang, children, is_counted=bool(gated))
+    hold = flaw or missing_pods(cliques) or (_hold_of_pin(gated, pin) if gated else None)
+    labels = {} if isinstance(pin, GateHold) else pin
+    actions = chain(
+        filter(None, (references_update(gang, cliques),)),
+        () if flaw else _pod_group_actions(gang, cliques, children),
+        pinned_elsewhere(cliques, labels, children),
+        (lift_gate(pod, labels) for pod in gated) if hold is None else say_waiting(gated, hold, now),
+    )
+    state = ObservedGang(gang, cliques, hold, own_pod_group(gang, children))
+    again = seconds_to_say(gated, now) if hold is not None else None
+    return bounded(actions, _count(cliques), _status(state, children, now), again)
+
+
+def _find_pin(gang: Raw, children: Children, *, is_counted: bool) -> Pin | GateHold:
+    """The labels that pods of a scaled gang are pinned by, or why that is not known yet."""
+    base = base_of(gang, children, is_counted=is_counted)
+    if base is None or isinstance(base, GateHold):
+        return base or {}
+    return find_pin(base, children)
+
+
+def _hold_of_pin(gated: Collection[Raw], pin: Pin | GateHold) -> GateHold | None:
+    return pin if isinstance(pin, GateHold) else conflict(gated, pin)
+
+
+def _pod_group_actions(gang: Raw, cliques: Sequence[GangClique], children: Children) -> Iterator[Action]:
+    """A gang is decided only when its pods were all there once, or are enough for every minimum."""
+    is_decided = own_pod_group(gang, children) is not None or is_initialized(gang, cliques)
+    if is_decided or all(clique.is_covered for clique in cliques):
+        yield from pod_group_actions(gang, cliques, _topology(gang, cliques, children), children)
+
+
+def _topology(gang: Raw, cliques: Sequence[GangClique], children: Children) -> str:
+    return topology_name(gang, next((clique.scheduler for clique in cliques), ""), children)
+
+
+def _count(cliques: Sequence[GangClique]) -> int:
+    return sum(len(clique.live) for clique in cliques)
+
+
+def _status(state: ObservedGang, children: Children, now: datetime) -> Raw:
+    score = None
+    if state.is_scheduled:
+        topology = _topology(state.gang, state.cliques, children)
+        score = placement_score(state.gang, state.cliques, topology, children)
+    return gang_status(state, score, now)
+
+
+# beside another operator --------------------------------------------------------------------------------------------
+
+
+def bridge_controller(schedulers: Collection[str]) -> Controller:
+    """The controller beside another operator of Grove, for pods of these schedulers."""
+
+    def bridge(gang: Raw, children: Children, now: datetime) -> Reconciliation:
+        return reconcile_beside(gang, children, now, schedulers)
+
+    return Controller(POD_GANGS, bridge, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)
+
+
+def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: Collection[str]) -> Reconciliation:
+    """Makes the PodGroup, marks pods of ours and reports; a gang that has none is left alone (N6)."""
+    cliques = read_referenced(gang, children)
+    pod_group = own_pod_group(gang, children)
+    has_pods = has_our_pods(gang, cliques, schedulers)
+    if is_terminating(gang) or not (has_pods or pod_group):
+        return Reconciliation()
+    flaw = unbridgeable(gang, cliques, children)
+    actions = chain(
+        () if flaw else _pod_group_actions(gang, cliques, children), membership_actions(gang, cliques, schedulers)
+    )
+    state = ObservedGang(gang, cliques, flaw or missing_pods(cliques), pod_group, is_made_here=False)
+    return bounded(actions, _count(cliques), _status(state, children, now))
+
+
+# which gangs a change concerns --------------------------------------------------------------------------------------
+
+
+def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[str, str]]:
+    """The gang that a pod or a clique names; the scaled gangs of a base gang that is scheduled."""
+    namespace = text(raw, "metadata.namespace")
+    if resource in (PODS, POD_CLIQUES):
+        if name := labels_of(raw).get(POD_GANG):
+            yield namespace, name
+    elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
+        yield from ((namespace, name) for name in _scaled_gangs(raw, namespace, children))
+
+
+def _scaled_gangs(base: Raw, namespace: str, children: Children) -> Iterator[str]:
+    labels = labels_of(base)
+    set_name, replica = labels.get(PART_OF, ""), number(labels.get(SET_REPLICA, ""))
+    if not set_name or replica is None:
+        return
+    pcs = children.get(POD_CLIQUE_SETS, namespace, set_name)
+    for template in items(pcs, "spec.template.podCliqueScalingGroups"):
+        name = group_name(set_name, replica, text(template, "name"))
+        group = children.get(POD_CLIQUE_SCALING_GROUPS, namespace, name)
+        minimum = max(1, integer(group, "spec.minAvailable", 1))
+        replicas = min(integer(group, "spec.replicas", 1), MOST_CLIQUES) if group is not None else 0
+        yield from (scaled_gang_name(name, index, minimum) for index in range(minimum, replicas))
+
+
+CONTROLLER = Controller(POD_GANGS, reconcile, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)

@@ -1,0 +1,46 @@
+"""Topology domains of single nodes: the path of label values from the top level of a Topology down.
+
+Rule: a node that lacks the label of a level, or of one above, is in no domain of that level (T5).
+"""
+
+from collections.abc import Sequence
+
+from muster.api.fields import items, text, texts
+from muster.api.names import DEFAULT_SCHEDULER, TOPOLOGY, TOPOLOGY_NAME
+from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, NODES, TOPOLOGIES
+from muster.workloads.types import Children, Raw
+
+Domain = tuple[str, ...]
+
+
+def topology_name(gang: Raw, scheduler: str, children: Children) -> str:
+    """The Topology of a gang: that of its binding's name, unless the binding names another one for this scheduler."""
+    notes = texts(gang, "metadata.annotations")
+    name = notes.get(TOPOLOGY_NAME) or notes.get(TOPOLOGY, "")
+    binding = children.get(CLUSTER_TOPOLOGY_BINDINGS, "", name) if name else None
+    for reference in items(binding, "spec.schedulerTopologyBindings"):
+        if text(reference, "schedulerName") == (scheduler or DEFAULT_SCHEDULER):
+            return text(reference, "topologyReference") or name
+    return name
+
+
+def level_labels(topology: str, level: str, children: Children) -> tuple[str, ...] | None:
+    """The node labels from the top level of a Topology down to one of its levels; None: there is no such level.
+
+    A gang that names no Topology has a level of one label.
+    """
+    if not topology:
+        return (level,)
+    labels = [text(entry, "nodeLabel") for entry in items(children.get(TOPOLOGIES, "", topology), "spec.levels")]
+    return tuple(labels[: labels.index(level) + 1]) if level in labels else None
+
+
+def domain_of(pod: Raw, labels: Sequence[str], children: Children) -> Domain | None:
+    """The domain of the node of a pod; None: it has no node, that node is gone, or it is in no domain."""
+    name = text(pod, "spec.nodeName")
+    node = children.get(NODES, "", name) if name else None
+    if node is None:
+        return None
+    own = texts(node, "metadata.labels")
+    values = tuple(own.get(label, "") for label in labels)
+    return values if all(label in own for label in labels) else None

@@ -1,0 +1,166 @@
+"""The status of a PodGang: phase, score and conditions, from its pods and from what the PodGroup says.
+
+Rule 1: whether a gang is scheduled or ready is counted from pods; why it is not is what the scheduler says on the
+PodGroup, in its words (E1). Rule 2: conditions of other writers stay as they are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.api.fields import items, mapping, text
+from muster.grove.gangs.cliques import GangClique
+from muster.grove.gangs.gates import CREATION_PENDING, SCHEDULED, GateHold
+from muster.workloads.conditions import find_condition, is_condition_true, timestamp
+from muster.workloads.types import Raw
+
+INITIALIZED, READY, UNHEALTHY, DISRUPTION_TARGET = "Initialized", "Ready", "Unhealthy", "DisruptionTarget"
+PENDING, STARTING, RUNNING = "Pending", "Starting", "Running"
+CREATED, NOT_SCHEDULED = "PodGangPodsCreated", "PodGangNotScheduled"
+
+
+class ObservedGang(Struct, frozen=True):
+    """A PodGang as one reconciliation sees it."""
+
+    gang: Raw
+    cliques: Sequence[GangClique]
+    hold: GateHold | None  # why gated pods wait; None: they do not
+    pod_group: Raw | None  # as the scheduler reports on it
+    is_made_here: bool = True  # no other operator says when it is initialized
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether every minimum is scheduled."""
+        return all(clique.is_scheduled for clique in self.cliques)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every minimum is ready."""
+        return all(clique.ready >= clique.minimum for clique in self.cliques)
+
+
+class GangCondition(Struct, frozen=True):
+    """A condition without its times."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def gang_status(state: ObservedGang, score: float | None, now: datetime) -> Raw:
+    """The whole status; `score` is None until the gang is scheduled."""
+    status = {name: value for name, value in mapping(state.gang, "status").items() if name != "placementScore"}
+    conditions = with_conditions(state.gang, _conditions(state), now)
+    scored = {} if score is None else {"placementScore": score}
+    return {**status, "phase": phase_of(state), "conditions": conditions, **scored}
+
+
+def failed(gang: Raw, status: Raw, reason: str, message: str, now: datetime) -> Raw:
+    """The status where an action failed: it says so, unless the gang is scheduled."""
+    if is_condition_true({"status": status}, SCHEDULED):
+        return status
+    condition = GangCondition(SCHEDULED, "False", reason, message)
+    return {**status, "conditions": with_conditions({**gang, "status": status}, [condition], now)}
+
+
+def phase_of(state: ObservedGang) -> str:
+    """Running: every minimum runs. Starting: some pod is scheduled. Pending: none is."""
+    if not any(clique.scheduled for clique in state.cliques):
+        return PENDING
+    return RUNNING if all(clique.running >= clique.minimum for clique in state.cliques) else STARTING
+
+
+def with_conditions(gang: Raw, fresh: Iterable[GangCondition], now: datetime) -> list[Raw]:
+    """The conditions of a gang with new ones in their places; one keeps its time while its status stays."""
+    conditions = {text(old, "type"): old for old in items(gang, "status.conditions")}
+    for condition in fresh:
+        old = conditions.get(condition.type, {})
+        is_same = old.get("status") == condition.status
+        conditions[condition.type] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "observedGeneration": mapping(gang, "metadata").get("generation", 0),
+            "lastTransitionTime": old.get("lastTransitionTime") if is_same else timestamp(now),
+        }
+    return list(conditions.values())
+
+
+# conditions ---------------------------------------------------------------------------------------------------------
+
+
+def _conditions(state: ObservedGang) -> Iterator[GangCondition]:
+    if state.is_made_here:
+        yield _initialized(state)
+    yield _scheduled(state)
+    yield _ready(state)
+    yield _unhealthy(state)
+    yield _disruption_target(state.cliques)
+
+
+def is_initialized(gang: Raw, cliques: Sequence[GangClique]) -> bool:
+    """Whether all pods were there once: that stays so, as in Grove."""
+    if is_condition_true(gang, INITIALIZED) or not cliques:
+        return bool(cliques)
+    return all(clique.replicas is not None and len(clique.live) >= clique.replicas for clique in cliques)
+
+
+def _initialized(state: ObservedGang) -> GangCondition:
+    if is_initialized(state.gang, state.cliques):
+        return GangCondition(INITIALIZED, "True", CREATED, "all pods of the gang were created")
+    says = state.hold.message if state.hold else "not all pods of the gang exist yet"
+    return GangCondition(INITIALIZED, "False", CREATION_PENDING, says)
+
+
+def _scheduled(state: ObservedGang) -> GangCondition:
+    said = find_condition(state.pod_group, SCHEDULED) if state.pod_group else None
+    status, reason, message = (text(said, field) for field in ("status", "reason", "message"))
+    if state.is_scheduled:
+        met = message if status == "True" else "every PodClique has its minimum scheduled"
+        return GangCondition(SCHEDULED, "True", "PodGangScheduled", met)
+    if state.hold is not None:
+        return GangCondition(SCHEDULED, "False", state.hold.reason, state.hold.message)
+    if status in ("False", "Unknown"):
+        return GangCondition(SCHEDULED, status, reason or NOT_SCHEDULED, message)
+    short = "; ".join(
+        f"PodClique `{clique.name}` has {clique.scheduled} of {clique.minimum} pods scheduled"
+        for clique in state.cliques
+        if not clique.is_scheduled
+    )
+    return GangCondition(SCHEDULED, "False", NOT_SCHEDULED, short)
+
+
+def _ready(state: ObservedGang) -> GangCondition:
+    if state.is_ready:
+        return GangCondition(READY, "True", "PodGangReady", "every PodClique has its minimum ready")
+    return GangCondition(READY, "False", "PodGangNotReady", _not_ready(state))
+
+
+def _not_ready(state: ObservedGang) -> str:
+    short = next(clique for clique in state.cliques if clique.ready < clique.minimum)
+    return f"PodClique `{short.name}` has {short.ready} of {short.minimum} pods ready"
+
+
+def _unhealthy(state: ObservedGang) -> GangCondition:
+    """A gang that was ready and is not."""
+    if state.is_ready:
+        return GangCondition(UNHEALTHY, "False", "PodGangReady", "every PodClique has its minimum ready")
+    if is_condition_true(state.gang, READY) or is_condition_true(state.gang, UNHEALTHY):
+        return GangCondition(UNHEALTHY, "True", "MinAvailableBreached", _not_ready(state))
+    return GangCondition(UNHEALTHY, "False", "NotReadyYet", "the gang was not ready yet")
+
+
+def _disruption_target(cliques: Iterable[GangClique]) -> GangCondition:
+    """A gang that evictions take below a minimum."""
+    for clique in cliques:
+        targets = [pod for pod in (*clique.live, *clique.terminating) if is_condition_true(pod, DISRUPTION_TARGET)]
+        staying = sum(not is_condition_true(pod, DISRUPTION_TARGET) for pod in clique.live) if targets else 0
+        if targets and staying < clique.minimum:
+            why = find_condition(targets[0], DISRUPTION_TARGET) or {}
+            says = f"PodClique `{clique.name}` keeps {staying} of the {clique.minimum} pods that it needs"
+            message = "; ".join(filter(None, (says, text(why, "message"))))
+            return GangCondition(DISRUPTION_TARGET, "True", text(why, "reason") or "Evicted", message)
+    return GangCondition(DISRUPTION_TARGET, "False", "NotDisrupted", "no eviction takes the gang below its minimums")

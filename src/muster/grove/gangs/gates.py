@@ -1,0 +1,98 @@
+"""When the gates of a gang are lifted (R1), and what its pods wait for until then.
+
+Rule 1: gates of a gang are lifted together, by one patch a pod; gates of others stay. Rule 2: no gate is ever added to
+a pod. Rule 3: a pod that waits longer than a start takes says for what, in the annotation `muster.dev/waits-for`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.api.fields import items, mapping, text, texts
+from muster.api.moment import parse_time
+from muster.api.names import BASE_POD_GANG, GANG_GATE, WAITS_FOR
+from muster.api.resources import POD_GANGS, PODS
+from muster.grove.gangs.cliques import GangClique, has_scheduled_minimums, labels_of
+from muster.workloads.conditions import is_condition_true
+from muster.workloads.types import Children, Raw, Update
+
+SCHEDULED = "Scheduled"
+CREATION_PENDING, BASE_NOT_SCHEDULED = "PodGangPodsCreationPending", "BasePodGangNotScheduled"
+BELOW_MINIMUM = "ScaledBelowMinimum"
+SAID_AFTER_SECONDS = 10.0  # most gangs start sooner, and their pods need no further write
+
+
+class GateHold(Struct, frozen=True):
+    """Why the gates of a gang stay; in words that change only with the reason, as every pod may carry them."""
+
+    reason: str
+    message: str
+
+
+def missing_pods(cliques: Iterable[GangClique]) -> GateHold | None:
+    """The first clique that has fewer pods than its minimum; None: every clique has enough."""
+    for clique in cliques:
+        if clique.is_covered:
+            continue
+        if clique.replicas is not None and clique.replicas < clique.minimum:
+            return GateHold(
+                BELOW_MINIMUM,
+                f"PodClique `{clique.name}` is scaled to {clique.replicas}, below its minimum of {clique.minimum}: "
+                f"scale it to 0, or to {clique.minimum} and more",
+            )
+        return GateHold(
+            CREATION_PENDING, f"PodClique `{clique.name}` has fewer pods than its minimum of {clique.minimum}"
+        )
+    return None
+
+
+def base_of(gang: Raw, children: Children, *, is_counted: bool) -> Raw | GateHold | None:
+    """The base gang of a scaled gang once it is scheduled, or why that is waited for; None: the gang has no base.
+
+    `is_counted`: its pods are counted as well; without, its status tells.
+    """
+    name = labels_of(gang).get(BASE_POD_GANG, "")
+    if not name:
+        return None
+    base = children.get(POD_GANGS, text(gang, "metadata.namespace"), name)
+    if base is None:
+        return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
+    if is_condition_true(base, SCHEDULED) and (not is_counted or has_scheduled_minimums(base, children)):
+        return base
+    return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` is not scheduled yet")
+
+
+def lift_gate(pod: Raw, selector: Mapping[str, str]) -> Update:
+    """Lifts the gate of a pod and, by the same patch, adds labels to its node selector."""
+    gates = [gate for gate in items(pod, "spec.schedulingGates") if gate.get("name") != GANG_GATE]
+    own = mapping(pod, "spec.nodeSelector")
+    added = {label: value for label, value in selector.items() if label not in own}
+    spec: Raw = {"schedulingGates": gates or None, **({"nodeSelector": added} if added else {})}
+    notes = {"annotations": {WAITS_FOR: None}} if WAITS_FOR in texts(pod, "metadata.annotations") else {}
+    return _pod_update(pod, {"metadata": notes, "spec": spec})
+
+
+def say_waiting(pods: Sequence[Raw], hold: GateHold, now: datetime) -> Iterator[Update]:
+    """Writes on gated pods what they wait for, where they have waited for some time and do not say it yet."""
+    for pod in pods:
+        is_said = texts(pod, "metadata.annotations").get(WAITS_FOR) == hold.message
+        if not is_said and _seconds_left(pod, now) <= 0:
+            yield _pod_update(pod, {"metadata": {"annotations": {WAITS_FOR: hold.message}}})
+
+
+def seconds_to_say(pods: Sequence[Raw], now: datetime) -> float | None:
+    """When the next gated pod is to say what it waits for; None: none is left."""
+    return min((left for pod in pods if (left := _seconds_left(pod, now)) > 0), default=None)
+
+
+def _seconds_left(pod: Raw, now: datetime) -> float:
+    created = parse_time(text(pod, "metadata.creationTimestamp"))
+    return SAID_AFTER_SECONDS - (now - created).total_seconds() if created else 0.0
+
+
+def _pod_update(pod: Raw, patch: Raw) -> Update:
+    """A patch of exactly this pod: one of the same name and another uid refuses it."""
+    uid = text(pod, "metadata.uid")
+    metadata = {**({"uid": uid} if uid else {}), **patch.get("metadata", {})}
+    return Update(PODS, text(pod, "metadata.namespace"), text(pod, "metadata.name"), {**patch, "metadata": metadata})

@@ -1,0 +1,28 @@
+"""`podReferences` of a PodGang: its live pods, sorted by name.
+
+Rule: the structure stays as the PodCliqueSet wrote it, and the whole list is written at once, on the version that it
+was made from: a structure that changed meanwhile is never overwritten.
+"""
+
+from collections.abc import Sequence
+
+from muster.api.fields import items, text
+from muster.api.resources import POD_GANGS
+from muster.grove.gangs.cliques import GangClique
+from muster.workloads.types import Raw, Update
+
+
+def references_update(gang: Raw, cliques: Sequence[GangClique]) -> Update | None:
+    """What to write into the PodGang; None: it references its live pods already."""
+    podgroups = [{**clique.entry, "podReferences": _references(gang, clique)} for clique in cliques]
+    if podgroups == items(gang, "spec.podgroups"):
+        return None
+    patch: Raw = {"spec": {"podgroups": podgroups}}
+    if version := text(gang, "metadata.resourceVersion"):
+        patch["metadata"] = {"resourceVersion": version}
+    return Update(POD_GANGS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
+
+
+def _references(gang: Raw, clique: GangClique) -> list[Raw]:
+    namespace = text(gang, "metadata.namespace")
+    return [{"namespace": namespace, "name": text(pod, "metadata.name")} for pod in clique.live]
