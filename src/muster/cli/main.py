@@ -23,6 +23,7 @@ VERBS = {
     "snapshot": "Capture a live cluster into files that every verb reads.",
     "up": "Start an embedded cluster: API server for kubectl, simulated nodes, scheduler.",
     "crds": "Print the CRDs to install.",
+    "wait-for-cliques": "In an init container: wait until the pod may start.",
 }
 
 
@@ -37,7 +38,7 @@ class Verbs(click.Group):
         """The verb, imported now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"muster.cli.{cmd_name}").command
+        command: click.Command = import_module(f"muster.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

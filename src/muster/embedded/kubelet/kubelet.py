@@ -21,6 +21,7 @@ from muster.embedded.kubelet.pod_lifecycle import (
     KubeletTimings,
     Step,
     failure_message,
+    initializing_status,
     is_node_lost,
     is_node_ready,
     next_step,
@@ -31,6 +32,7 @@ from muster.embedded.kubelet.pod_lifecycle import (
     should_fail,
     terminal_status,
 )
+from muster.grove.startup import is_waiting
 from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.kube.errors import ApiError, is_another_object
@@ -217,6 +219,8 @@ class Kubelets:
             return
         pod, now = self._pods[key], self._timestamp()
         match step.action:
+            case "initialize":
+                await self._write_status(pod, initializing_status(pod, now, _address(pod)))
             case "start":
                 await self._write_status(pod, running_status(pod, now, _address(pod)))
             case "succeed":
@@ -299,7 +303,7 @@ def _key(raw: Raw) -> Key:
 def _state(pod: Raw) -> str:
     """What the next step of a pod depends on."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    parts = (metadata["uid"], metadata.get("deletionTimestamp"), should_fail(pod))
+    parts = (metadata["uid"], metadata.get("deletionTimestamp"), should_fail(pod), is_waiting(pod))
     return " ".join(map(str, (*parts, status.get("phase"), status.get("startTime"))))
 
 

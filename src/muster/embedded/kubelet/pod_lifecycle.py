@@ -7,19 +7,21 @@ from msgspec import Struct
 
 from muster.api.duration import parse_nanoseconds
 from muster.api.moment import parse_time
+from muster.grove.startup import CONTAINER as STARTUP_CONTAINER
+from muster.grove.startup import is_waiting
 from muster.kube.cluster import Raw
 
 RUN_FOR = "muster.dev/run-for"  # annotation: time from Running to Succeeded, such as `30s`
 FAIL = "muster.dev/fail"  # annotation: a pod fails, a node is lost while it has it; the value is the message
 DEFAULT_FAILURE = "failed on request"
 NOT_READY = "node.kubernetes.io/not-ready"
-Action = Literal["start", "succeed", "fail", "remove", "collect"]
+Action = Literal["initialize", "start", "succeed", "fail", "remove", "collect"]
 
 
 class KubeletTimings(Struct, frozen=True):
     """How long simulated kubelets take."""
 
-    start_seconds: float = 1.0  # from bound to Running and Ready
+    start_seconds: float = 1.0  # from bound, or from the end of its wait for other cliques, to Running and Ready
     stop_seconds: float | None = None  # from deleted to removed; None: the whole grace period
 
 
@@ -42,11 +44,18 @@ def next_step(pod: Raw, since: datetime, timings: KubeletTimings) -> Step | None
         return Step(since, "fail")
     match phase:
         case "Pending":
-            return Step(since + timedelta(seconds=timings.start_seconds), "start")
+            return _start(pod, since + timedelta(seconds=timings.start_seconds))
         case "Running":
             return _completion(pod)
         case _:
             return None
+
+
+def _start(pod: Raw, due: datetime) -> Step | None:
+    """A pod that waits for other cliques is initialized only: the end of its wait is another state."""
+    if not is_waiting(pod):
+        return Step(due, "start")
+    return None if pod.get("status", {}).get("initContainerStatuses") else Step(due, "initialize")
 
 
 def _completion(pod: Raw) -> Step | None:
@@ -76,6 +85,30 @@ def annotations(raw: Raw) -> Raw:
     return raw["metadata"].get("annotations") or {}
 
 
+def initializing_status(pod: Raw, now: str, address: str) -> Raw:
+    """The status of a pod whose last init container waits for other cliques; those before it are done."""
+    waiting = {"waiting": {"reason": "PodInitializing"}}
+    return {
+        "phase": "Pending",
+        "startTime": now,
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [
+            {"type": condition, "status": "False", "lastTransitionTime": now, "reason": reason}
+            for condition, reason in _UNINITIALIZED.items()
+        ],
+        "initContainerStatuses": _init_container_statuses(pod, now, is_over=False),
+        "containerStatuses": _container_statuses(pod, waiting, ready=False),
+    }
+
+
+_UNINITIALIZED = {
+    "Initialized": "ContainersNotInitialized",
+    "Ready": "ContainersNotReady",
+    "ContainersReady": "ContainersNotReady",
+}
+
+
 def pod_conditions(ready: bool, now: str, reason: str = "") -> list[Raw]:
     """The conditions of a pod that a kubelet sets."""
     status = "True" if ready else "False"
@@ -94,6 +127,11 @@ def running_status(pod: Raw, now: str, address: str) -> Raw:
         "podIP": address,
         "podIPs": [{"ip": address}],
         "conditions": pod_conditions(True, now),
+        **(
+            {"initContainerStatuses": statuses}
+            if (statuses := _init_container_statuses(pod, now, is_over=True))
+            else {}
+        ),
         "containerStatuses": _container_statuses(pod, {"running": {"startedAt": now}}, ready=True),
     }
 
@@ -115,18 +153,34 @@ def terminal_status(
 
 
 def _container_statuses(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
+    return [_container_status(container, state, ready=ready) for container in pod["spec"]["containers"]]
+
+
+def _init_container_statuses(pod: Raw, now: str, *, is_over: bool) -> list[Raw]:
+    """Those of a pod that waits for other cliques, or did; other pods have none, as nothing is simulated in them."""
+    containers = pod["spec"].get("initContainers") or ()
+    if not any(container["name"] == STARTUP_CONTAINER for container in containers):
+        return []
+    done = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
+    waiting = {"running": {"startedAt": now}}
     return [
-        {
-            "name": container["name"],
-            "image": container.get("image", ""),
-            "imageID": "",
-            "ready": ready,
-            "started": ready,
-            "restartCount": 0,
-            "state": state,
-        }
-        for container in pod["spec"]["containers"]
+        _container_status(container, done, ready=True)
+        if is_over or container["name"] != STARTUP_CONTAINER
+        else _container_status(container, waiting, ready=False)
+        for container in containers
     ]
+
+
+def _container_status(container: Raw, state: Raw, *, ready: bool) -> Raw:
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+    }
 
 
 def orphaned_status(pod: Raw, now: str) -> Raw:

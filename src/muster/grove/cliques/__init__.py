@@ -1,0 +1,1 @@
+"""PodCliques: their pods, how these are replaced by newer ones, and the status."""
