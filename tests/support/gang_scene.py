@@ -22,7 +22,7 @@ from muster.api.resources import (
     TOPOLOGIES,
     Resource,
 )
-from muster.grove.gangs.controller import CONTROLLER
+from muster.grove.gangs.gang_controller import CONTROLLER
 from muster.workloads.conditions import find_condition, timestamp
 from muster.workloads.merge_patch import merged
 from muster.workloads.types import Action, Controller, Create, Key, Raw, Reconciliation, Remove, Update, related_keys

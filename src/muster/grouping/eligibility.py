@@ -11,13 +11,14 @@ def is_grouped(pod: WorkloadPod, schedulers: Collection[str], *, is_from_file: b
     """Whether a pod is grouped.
 
     Ours are pods that name one of the schedulers; in files also pods that name none (N6). A pod that ended, or is about
-    to, keeps the group it has and gets no new one.
+    to, keeps the group it has and gets no new one. Pods of a PodGang get the PodGroup that is made of that.
     """
     is_ours = pod.spec.scheduler_name in schedulers or (is_from_file and not pod.spec.scheduler_name)
     return (
         is_ours
         and not is_skipped(pod.metadata)
         and not has_foreign_group(pod)
+        and names.POD_GANG not in pod.metadata.labels
         and (has_our_group(pod) or not _is_over(pod))
     )
 

@@ -11,7 +11,7 @@ def attach_operator(settings: GroveOperator, cluster: Cluster, scheduler: Schedu
     """The operator beside this scheduler; None: it is switched off."""
     if not settings.enabled or scheduler.settings.dry_run:
         return None
-    operator = build_operator(cluster, settings, scheduler.leadership)
+    operator = build_operator(cluster, settings, scheduler.leadership, scheduler.settings.scheduler_names)
     scheduler.watched.listeners.append(operator.handle)
     scheduler.yield_to(lambda: operator.is_writing)
     return operator

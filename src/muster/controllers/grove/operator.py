@@ -4,13 +4,13 @@ Rule 1: pods, PodGroups, nodes and Topologies come from the scheduler's own watc
 only pods of PodCliqueSets. Rule 2: beside another operator only PodGangs are reconciled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from muster.api import names
 from muster.api.resources import NODES, POD_GROUPS, PODS, TOPOLOGIES, Resource
 from muster.config.settings import GroveOperator
-from muster.grove.table import BRIDGE, GROVE
+from muster.grove.table import GROVE, bridge
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.leadership import Leadership
@@ -22,9 +22,11 @@ WORKERS = 32
 NODE_FIELDS = ("name", "uid", "resourceVersion", "labels")
 
 
-def build_operator(cluster: Cluster, settings: GroveOperator, leadership: Leadership | None) -> ControllerRuntime:
+def build_operator(
+    cluster: Cluster, settings: GroveOperator, leadership: Leadership | None, schedulers: Collection[str]
+) -> ControllerRuntime:
     """Grove's controllers; `handle` has to get every event of the kinds in `FED`."""
-    controllers = controllers_of(settings)
+    controllers = controllers_of(settings, schedulers)
     return ControllerRuntime(
         cluster,
         controllers,
@@ -37,9 +39,9 @@ def build_operator(cluster: Cluster, settings: GroveOperator, leadership: Leader
     )
 
 
-def controllers_of(settings: GroveOperator) -> Mapping[Resource, Controller]:
-    """The controllers of a mode."""
-    return GROVE if settings.mode == "operator" else BRIDGE
+def controllers_of(settings: GroveOperator, schedulers: Collection[str]) -> Mapping[Resource, Controller]:
+    """The controllers of a mode; beside another operator they concern pods of these schedulers."""
+    return GROVE if settings.mode == "operator" else bridge(schedulers)
 
 
 def kept(resource: Resource, raw: Raw) -> Raw | None:

@@ -9,10 +9,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from muster.api.fields import items, mapping, text
+from muster.api.fields import mapping, text
 from muster.grove.gangs.cliques import GangClique
 from muster.grove.gangs.gates import CREATION_PENDING, SCHEDULED, GateHold
-from muster.workloads.conditions import find_condition, is_condition_true, timestamp
+from muster.grove.health import FALSE, TRUE, UNKNOWN, HealthCondition, with_conditions
+from muster.workloads.conditions import find_condition, is_condition_true
 from muster.workloads.types import Raw
 
 INITIALIZED, READY, UNHEALTHY, DISRUPTION_TARGET = "Initialized", "Ready", "Unhealthy", "DisruptionTarget"
@@ -40,15 +41,6 @@ class ObservedGang(Struct, frozen=True):
         return all(clique.ready >= clique.minimum for clique in self.cliques)
 
 
-class GangCondition(Struct, frozen=True):
-    """A condition without its times."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
 def gang_status(state: ObservedGang, score: float | None, now: datetime) -> Raw:
     """The whole status; `score` is None until the gang is scheduled."""
     status = {name: value for name, value in mapping(state.gang, "status").items() if name != "placementScore"}
@@ -61,7 +53,7 @@ def failed(gang: Raw, status: Raw, reason: str, message: str, now: datetime) -> 
     """The status where an action failed: it says so, unless the gang is scheduled."""
     if is_condition_true({"status": status}, SCHEDULED):
         return status
-    condition = GangCondition(SCHEDULED, "False", reason, message)
+    condition = HealthCondition(SCHEDULED, FALSE, reason, message)
     return {**status, "conditions": with_conditions({**gang, "status": status}, [condition], now)}
 
 
@@ -72,27 +64,10 @@ def phase_of(state: ObservedGang) -> str:
     return RUNNING if all(clique.running >= clique.minimum for clique in state.cliques) else STARTING
 
 
-def with_conditions(gang: Raw, fresh: Iterable[GangCondition], now: datetime) -> list[Raw]:
-    """The conditions of a gang with new ones in their places; one keeps its time while its status stays."""
-    conditions = {text(old, "type"): old for old in items(gang, "status.conditions")}
-    for condition in fresh:
-        old = conditions.get(condition.type, {})
-        is_same = old.get("status") == condition.status
-        conditions[condition.type] = {
-            "type": condition.type,
-            "status": condition.status,
-            "reason": condition.reason,
-            "message": condition.message,
-            "observedGeneration": mapping(gang, "metadata").get("generation", 0),
-            "lastTransitionTime": old.get("lastTransitionTime") if is_same else timestamp(now),
-        }
-    return list(conditions.values())
-
-
 # conditions ---------------------------------------------------------------------------------------------------------
 
 
-def _conditions(state: ObservedGang) -> Iterator[GangCondition]:
+def _conditions(state: ObservedGang) -> Iterator[HealthCondition]:
     if state.is_made_here:
         yield _initialized(state)
     yield _scheduled(state)
@@ -108,35 +83,35 @@ def is_initialized(gang: Raw, cliques: Sequence[GangClique]) -> bool:
     return all(clique.replicas is not None and len(clique.live) >= clique.replicas for clique in cliques)
 
 
-def _initialized(state: ObservedGang) -> GangCondition:
+def _initialized(state: ObservedGang) -> HealthCondition:
     if is_initialized(state.gang, state.cliques):
-        return GangCondition(INITIALIZED, "True", CREATED, "all pods of the gang were created")
+        return HealthCondition(INITIALIZED, TRUE, CREATED, "all pods of the gang were created")
     says = state.hold.message if state.hold else "not all pods of the gang exist yet"
-    return GangCondition(INITIALIZED, "False", CREATION_PENDING, says)
+    return HealthCondition(INITIALIZED, FALSE, CREATION_PENDING, says)
 
 
-def _scheduled(state: ObservedGang) -> GangCondition:
+def _scheduled(state: ObservedGang) -> HealthCondition:
     said = find_condition(state.pod_group, SCHEDULED) if state.pod_group else None
     status, reason, message = (text(said, field) for field in ("status", "reason", "message"))
     if state.is_scheduled:
-        met = message if status == "True" else "every PodClique has its minimum scheduled"
-        return GangCondition(SCHEDULED, "True", "PodGangScheduled", met)
+        met = message if status == TRUE else "every PodClique has its minimum scheduled"
+        return HealthCondition(SCHEDULED, TRUE, "PodGangScheduled", met)
     if state.hold is not None:
-        return GangCondition(SCHEDULED, "False", state.hold.reason, state.hold.message)
-    if status in ("False", "Unknown"):
-        return GangCondition(SCHEDULED, status, reason or NOT_SCHEDULED, message)
+        return HealthCondition(SCHEDULED, FALSE, state.hold.reason, state.hold.message)
+    if status in (FALSE, UNKNOWN):
+        return HealthCondition(SCHEDULED, status, reason or NOT_SCHEDULED, message)
     short = "; ".join(
         f"PodClique `{clique.name}` has {clique.scheduled} of {clique.minimum} pods scheduled"
         for clique in state.cliques
         if not clique.is_scheduled
     )
-    return GangCondition(SCHEDULED, "False", NOT_SCHEDULED, short)
+    return HealthCondition(SCHEDULED, FALSE, NOT_SCHEDULED, short)
 
 
-def _ready(state: ObservedGang) -> GangCondition:
+def _ready(state: ObservedGang) -> HealthCondition:
     if state.is_ready:
-        return GangCondition(READY, "True", "PodGangReady", "every PodClique has its minimum ready")
-    return GangCondition(READY, "False", "PodGangNotReady", _not_ready(state))
+        return HealthCondition(READY, TRUE, "PodGangReady", "every PodClique has its minimum ready")
+    return HealthCondition(READY, FALSE, "PodGangNotReady", _not_ready(state))
 
 
 def _not_ready(state: ObservedGang) -> str:
@@ -144,16 +119,16 @@ def _not_ready(state: ObservedGang) -> str:
     return f"PodClique `{short.name}` has {short.ready} of {short.minimum} pods ready"
 
 
-def _unhealthy(state: ObservedGang) -> GangCondition:
+def _unhealthy(state: ObservedGang) -> HealthCondition:
     """A gang that was ready and is not."""
     if state.is_ready:
-        return GangCondition(UNHEALTHY, "False", "PodGangReady", "every PodClique has its minimum ready")
+        return HealthCondition(UNHEALTHY, FALSE, "PodGangReady", "every PodClique has its minimum ready")
     if is_condition_true(state.gang, READY) or is_condition_true(state.gang, UNHEALTHY):
-        return GangCondition(UNHEALTHY, "True", "MinAvailableBreached", _not_ready(state))
-    return GangCondition(UNHEALTHY, "False", "NotReadyYet", "the gang was not ready yet")
+        return HealthCondition(UNHEALTHY, TRUE, "MinAvailableBreached", _not_ready(state))
+    return HealthCondition(UNHEALTHY, FALSE, "NotReadyYet", "the gang was not ready yet")
 
 
-def _disruption_target(cliques: Iterable[GangClique]) -> GangCondition:
+def _disruption_target(cliques: Iterable[GangClique]) -> HealthCondition:
     """A gang that evictions take below a minimum."""
     for clique in cliques:
         targets = [pod for pod in (*clique.live, *clique.terminating) if is_condition_true(pod, DISRUPTION_TARGET)]
@@ -162,5 +137,5 @@ def _disruption_target(cliques: Iterable[GangClique]) -> GangCondition:
             why = find_condition(targets[0], DISRUPTION_TARGET) or {}
             says = f"PodClique `{clique.name}` keeps {staying} of the {clique.minimum} pods that it needs"
             message = "; ".join(filter(None, (says, text(why, "message"))))
-            return GangCondition(DISRUPTION_TARGET, "True", text(why, "reason") or "Evicted", message)
-    return GangCondition(DISRUPTION_TARGET, "False", "NotDisrupted", "no eviction takes the gang below its minimums")
+            return HealthCondition(DISRUPTION_TARGET, TRUE, text(why, "reason") or "Evicted", message)
+    return HealthCondition(DISRUPTION_TARGET, FALSE, "NotDisrupted", "no eviction takes the gang below its minimums")

@@ -20,6 +20,7 @@ from muster.workloads.types import Children, Raw, Update
 SCHEDULED = "Scheduled"
 CREATION_PENDING, BASE_NOT_SCHEDULED = "PodGangPodsCreationPending", "BasePodGangNotScheduled"
 BELOW_MINIMUM = "ScaledBelowMinimum"
+GROWING_SECONDS = 2.0  # after the last pod was made: the others follow soon, and one write serves all
 SAID_AFTER_SECONDS = 10.0  # most gangs start sooner, and their pods need no further write
 
 
@@ -45,6 +46,13 @@ def missing_pods(cliques: Iterable[GangClique]) -> GateHold | None:
             CREATION_PENDING, f"PodClique `{clique.name}` has fewer pods than its minimum of {clique.minimum}"
         )
     return None
+
+
+def growing_seconds(gang: Raw, cliques: Iterable[GangClique], now: datetime) -> float:
+    """How much longer a new gang is left alone while its pods are being made; not above 0: it is not."""
+    pods = (text(pod, "metadata.creationTimestamp") for clique in cliques for pod in clique.live)
+    newest = parse_time(max((text(gang, "metadata.creationTimestamp"), *pods)))
+    return GROWING_SECONDS - (now - newest).total_seconds() if newest else 0.0
 
 
 def base_of(gang: Raw, children: Children, *, is_counted: bool) -> Raw | GateHold | None:

@@ -6,7 +6,7 @@ was made from: a structure that changed meanwhile is never overwritten.
 
 from collections.abc import Sequence
 
-from muster.api.fields import items, text
+from muster.api.fields import integer, items, text
 from muster.api.resources import POD_GANGS
 from muster.grove.gangs.cliques import GangClique
 from muster.workloads.types import Raw, Update
@@ -26,3 +26,15 @@ def references_update(gang: Raw, cliques: Sequence[GangClique]) -> Update | None
 def _references(gang: Raw, clique: GangClique) -> list[Raw]:
     namespace = text(gang, "metadata.namespace")
     return [{"namespace": namespace, "name": text(pod, "metadata.name")} for pod in clique.live]
+
+
+def has_references(gang: Raw) -> bool:
+    """Whether a PodGang references any pod."""
+    return any(items(entry, "podReferences") for entry in items(gang, "spec.podgroups"))
+
+
+def as_updated(gang: Raw, update: Update | None) -> Raw:
+    """The PodGang as it will be once its references are written: its status is about that generation."""
+    metadata = gang["metadata"]
+    generation = integer(gang, "metadata.generation") + 1
+    return gang if update is None else {**gang, "metadata": {**metadata, "generation": generation}}

@@ -31,6 +31,7 @@ from muster.grove.gangs.gates import (
     SCHEDULED,
     GateHold,
     base_of,
+    growing_seconds,
     lift_gate,
     missing_pods,
     say_waiting,
@@ -40,7 +41,7 @@ from muster.grove.gangs.membership import has_our_pods, membership_actions
 from muster.grove.gangs.pins import Pin, conflict, find_pin, pinned_elsewhere
 from muster.grove.gangs.placement_score import placement_score
 from muster.grove.gangs.pod_group_bridge import own_pod_group, pod_group_actions, unbridgeable
-from muster.grove.gangs.references import references_update
+from muster.grove.gangs.references import as_updated, has_references, references_update
 from muster.grove.layout import MOST_CLIQUES
 from muster.grove.naming import group_name, scaled_gang_name
 from muster.workloads.conditions import is_condition_true
@@ -65,18 +66,21 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
     if is_terminating(gang):
         return Reconciliation()
     cliques = read_cliques(gang, children)
+    flaw, missing = unbridgeable(gang, cliques, children), missing_pods(cliques)
+    if missing and not has_references(gang) and (seconds := growing_seconds(gang, cliques, now)) > 0:
+        return Reconciliation(again_after_seconds=seconds)
     gated = [*gated_pods(cliques)]
-    flaw = unbridgeable(gang, cliques, children)
     pin = _find_pin(gang, children, is_counted=bool(gated))
-    hold = flaw or missing_pods(cliques) or (_hold_of_pin(gated, pin) if gated else None)
+    hold = flaw or missing or (_hold_of_pin(gated, pin) if gated else None)
     labels = {} if isinstance(pin, GateHold) else pin
+    update = references_update(gang, cliques)
     actions = chain(
-        filter(None, (references_update(gang, cliques),)),
+        (update,) if update else (),
         () if flaw else _pod_group_actions(gang, cliques, children),
         pinned_elsewhere(cliques, labels, children),
         (lift_gate(pod, labels) for pod in gated) if hold is None else say_waiting(gated, hold, now),
     )
-    state = ObservedGang(gang, cliques, hold, own_pod_group(gang, children))
+    state = ObservedGang(as_updated(gang, update), cliques, hold, own_pod_group(gang, children))
     again = seconds_to_say(gated, now) if hold is not None else None
     return bounded(actions, _count(cliques), _status(state, children, now), again)
 
