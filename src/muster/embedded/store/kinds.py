@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.api.resources import (
+    AUTOSCALERS,
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
@@ -95,6 +96,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind(DAEMON_SETS, short="ds", sub="status", **_WORKLOAD),
     _kind(JOBS, sub="status", **_WORKLOAD),
     _kind(CRON_JOBS, short="cj", sub="status", **_WORKLOAD),
+    _kind(AUTOSCALERS, short="hpa", sub="status", categories="all"),
     _kind(BUDGETS, short="pdb", sub="status", has_generation=True),
     _kind(PRIORITY_CLASSES, short="pc", has_generation=True),
     _kind(STORAGE_CLASSES, short="sc"),

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from muster.api.resources import (
+    AUTOSCALERS,
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
@@ -48,6 +49,7 @@ _BUILT_IN: dict[Resource, tuple[Column, ...]] = {  # other kinds have Name and A
     DAEMON_SETS: workload_columns.DAEMON_SET,
     JOBS: workload_columns.JOB,
     CRON_JOBS: workload_columns.CRON_JOB,
+    AUTOSCALERS: printer_columns.AUTOSCALER,
     BUDGETS: printer_columns.BUDGET,
     PRIORITY_CLASSES: printer_columns.PRIORITY,
     STORAGE_CLASSES: printer_columns.STORAGE_CLASS,

@@ -200,6 +200,11 @@ def _external(raw: Raw, _: datetime) -> Cell:
     return ",".join(addresses) or ("<pending>" if is_balanced else "<none>")
 
 
+def _scaled_object(raw: Raw, _: datetime) -> Cell:
+    target = raw.get("spec", {}).get("scaleTargetRef") or {}
+    return f"{target.get('kind', '')}/{target.get('name', '')}"
+
+
 def _service_selector(raw: Raw, _: datetime) -> Cell:
     return selector_text({"matchLabels": raw.get("spec", {}).get("selector")}) or "<none>"
 
@@ -264,6 +269,14 @@ SERVICE = (
     Column("Port(s)", _ports),
     AGE,
     Column("Selector", _service_selector, priority=1),
+)
+AUTOSCALER = (
+    NAME,
+    Column("Reference", _scaled_object),
+    path_column("MinPods", ".spec.minReplicas", empty="<unset>"),
+    path_column("MaxPods", ".spec.maxReplicas"),
+    path_column("Replicas", ".status.currentReplicas", empty="0"),
+    AGE,
 )
 CONFIG_MAP = (NAME, Column("Data", _count("data")), AGE)
 SECRET = (NAME, path_column("Type", ".type", empty="Opaque"), Column("Data", _count("data")), AGE)
