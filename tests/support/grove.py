@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.api import names
 from muster.api.fields import integer, texts
-from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, PODS, Resource
+from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, PODS, Resource
 from muster.grove.health import BREACHED, CLIQUE_SCHEDULED, HealthCondition, observed_healthy, with_conditions
 from muster.grove.table import GROVE
 from muster.kube.controller.controller_runtime import pruned
@@ -21,6 +21,7 @@ from muster.workloads.expansion import controller_uid
 from muster.workloads.merge_patch import merged
 from muster.workloads.types import Action, Controller, Create, Key, Raw, Remove, Update, related_keys
 
+STRUCTURE = {kind: one for kind, one in GROVE.items() if kind not in (POD_CLIQUES, POD_GANGS)}  # without pods
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "team"
 MOST_ROUNDS = 100_000

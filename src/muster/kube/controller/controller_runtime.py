@@ -263,8 +263,8 @@ def _defined(definition: Raw, resources: Iterable[Resource]) -> list[Resource]:
 
 
 def pruned(value: object) -> object:
-    """A value without fields that are zero or empty: API servers leave them out."""
+    """A value without fields that are zero or empty: API servers leave them out. An object of zeros is not empty."""
     if isinstance(value, dict):
-        inner = {name: pruned(field) for name, field in value.items()}
-        return {name: field for name, field in inner.items() if field not in (0, "", None, {}, [])}
+        inner = {name: pruned(field) for name, field in value.items() if field not in (0, "", None, {}, [])}
+        return {name: field for name, field in inner.items() if field != []}
     return [pruned(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,205 @@
+"""What the status of a set says."""
+
+from typing import Any
+
+from muster.api.fields import integer
+from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_GANGS
+from muster.grove.last_errors import with_last_error
+from muster.grove.sets.set_status import MOST_DETAILED, MOST_SUMMARIES, gang_summaries
+from muster.workloads.types import Raw
+from tests.support.grove import START, STRUCTURE, GroveCluster, clique, group, pod_clique_set
+
+
+def cluster(raw: Raw) -> GroveCluster:
+    new = GroveCluster(STRUCTURE)
+    new.apply(raw)
+    return new
+
+
+def the_set(**fields: Any) -> Raw:
+    cliques = clique("a", 2, 1), clique("b", 2, 1)
+    return pod_clique_set(*cliques, groups=[group("sg", "b", replicas=2)], replicas=2, **fields)
+
+
+def available(grove: GroveCluster) -> int:
+    return integer(grove.status(POD_CLIQUE_SETS), "availableReplicas")
+
+
+def test_a_replica_is_available_when_every_standalone_clique_and_every_group_has_its_minimum_ready() -> None:
+    grove = cluster(the_set())
+    assert available(grove) == 0
+    grove.report("w-0-a", scheduled=1)
+    assert available(grove) == 0
+    grove.report("w-0-sg-0-b", scheduled=1)
+    assert available(grove) == 1
+    grove.report("w-0-a", scheduled=1, ready=0)
+    assert available(grove) == 0
+
+
+def test_replicas_are_those_that_exist_and_updated_those_of_the_latest_template() -> None:
+    grove = cluster(the_set())
+    grove.report_all()
+    status = grove.status(POD_CLIQUE_SETS)
+    assert (status["replicas"], status["availableReplicas"], status["updatedReplicas"]) == (2, 2, 2)
+    assert status["observedGeneration"] == grove.named(POD_CLIQUE_SETS)["metadata"]["generation"]
+
+
+def test_an_autoscaler_of_a_set_selects_all_of_its_pods() -> None:
+    selector = cluster(the_set()).status(POD_CLIQUE_SETS)["hpaPodSelector"]
+    assert selector == "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=w"
+
+
+def test_the_status_tells_how_each_gang_fares() -> None:
+    grove = cluster(the_set())
+    condition = {"type": "Scheduled", "status": "False", "reason": "NoRoom", "message": "needs 2 pods"}
+    gang = grove.named(POD_GANGS, "w-0")
+    grove.patch(POD_GANGS, "w-0", {"status": {"phase": "Pending", "conditions": [condition]}})
+    grove.patch(POD_GANGS, "w-1", {"status": {"phase": "Running", "placementScore": 0.5}})
+    summaries = {one["name"]: one for one in grove.status(POD_CLIQUE_SETS)["podGangStatuses"]}
+    assert gang["metadata"]["name"] == "w-0"
+    assert list(summaries) == ["w-0", "w-0-sg-0", "w-1", "w-1-sg-0"]
+    assert summaries["w-0"] == {"name": "w-0", "phase": "Pending", "conditions": [condition]}
+    assert summaries["w-1"] == {"name": "w-1", "phase": "Running", "placementScore": 0.5}
+
+
+def test_the_status_of_many_gangs_stays_small_and_shows_first_those_that_do_not_run() -> None:
+    conditions = [{"type": "Ready", "status": "True"}]
+    running = {"phase": "Running", "conditions": conditions}
+    gangs = [{"metadata": {"name": f"g{i}"}, "status": running} for i in range(MOST_SUMMARIES)]
+    gangs.append({"metadata": {"name": "last"}, "status": {"phase": "Pending", "conditions": conditions}})
+    summaries = gang_summaries(gangs)
+    assert len(summaries) == MOST_SUMMARIES
+    assert summaries[0] == {"name": "last", "phase": "Pending", "conditions": conditions}
+    assert "conditions" not in summaries[1]
+    assert all("conditions" in one for one in gang_summaries(gangs[:MOST_DETAILED]))
+
+
+def test_a_failure_is_in_the_status_and_keeps_its_time_when_it_comes_again() -> None:
+    """A time that changed with every attempt would make every attempt ask for the next."""
+    first = with_last_error({}, {"replicas": 1}, "FailedCreate", "no", START)
+    assert first == {
+        "replicas": 1,
+        "lastErrors": [{"code": "FailedCreate", "description": "no", "observedAt": "2026-01-01T00:00:00Z"}],
+    }
+    later = START.replace(year=2027)
+    assert with_last_error({"status": first}, {"replicas": 1}, "FailedCreate", "no", later) == first
+
+
+# topology -----------------------------------------------------------------------------------------------------------
+
+
+LEVELS = [{"domain": "zone", "key": "topology/zone"}, {"domain": "rack", "key": "topology/rack"}]
+
+
+def binding(*levels: Raw, **spec: Any) -> Raw:
+    return {"metadata": {"name": "t"}, "spec": {"levels": list(levels or LEVELS), **spec}}
+
+
+def constraint(required: str = "", preferred: str = "") -> Raw:
+    pack = {"required": required, "preferred": preferred}
+    return {"topologyName": "t", "pack": {kind: domain for kind, domain in pack.items() if domain}}
+
+
+def constrained() -> Raw:
+    cliques = clique("a", topologyConstraint=constraint("rack")), clique("b"), clique("c")
+    groups = [group("sg", "b", "c", replicas=2, topologyConstraint=constraint("rack", "zone"))]
+    return pod_clique_set(*cliques, groups=groups, topologyConstraint=constraint("zone"))
+
+
+def on_topology() -> GroveCluster:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(binding(), CLUSTER_TOPOLOGY_BINDINGS)
+    grove.apply(constrained())
+    return grove
+
+
+def packed(**levels: str) -> Raw:
+    return {"packConstraint": levels}
+
+
+def test_constraints_of_set_group_and_clique_are_node_labels_at_their_places_in_the_base_gang() -> None:
+    spec = on_topology().spec(POD_GANGS, "w-0")
+    both = packed(required="topology/rack", preferred="topology/zone")
+    assert spec["topologyConstraint"] == packed(required="topology/zone")
+    assert spec["topologyConstraintGroupConfigs"] == [
+        {"name": "w-0-sg-0", "podGroupNames": ["w-0-sg-0-b", "w-0-sg-0-c"], "topologyConstraint": both}
+    ]
+    assert spec["podgroups"][0]["topologyConstraint"] == packed(required="topology/rack")
+
+
+def test_the_constraint_of_a_group_is_the_top_level_of_a_scaled_gang() -> None:
+    spec = on_topology().spec(POD_GANGS, "w-0-sg-0")
+    assert spec["topologyConstraint"] == packed(required="topology/rack", preferred="topology/zone")
+    assert "topologyConstraintGroupConfigs" not in spec
+
+
+def test_gangs_name_the_topology_that_the_scheduler_reads() -> None:
+    grove = on_topology()
+    annotations = {"grove.io/topology-name": "t"}
+    assert grove.named(POD_GANGS, "w-0")["metadata"]["annotations"] == annotations
+    other = [{"schedulerName": "muster", "topologyReference": "of-others"}]
+    grove.apply(binding(schedulerTopologyBindings=other), CLUSTER_TOPOLOGY_BINDINGS)
+    annotations = {"grove.io/topology-name": "of-others"}
+    assert grove.named(POD_GANGS, "w-0")["metadata"]["annotations"] == annotations
+
+
+def levels_unavailable(grove: GroveCluster) -> tuple[str, str]:
+    return grove.condition(POD_CLIQUE_SETS, "w", "TopologyLevelsUnavailable")
+
+
+def test_a_set_with_all_of_its_levels_says_so() -> None:
+    assert levels_unavailable(on_topology()) == ("False", "AllClusterTopologyLevelsAvailable")
+
+
+def test_without_the_binding_gangs_have_no_constraint_and_the_set_says_so_until_the_binding_is_there() -> None:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(constrained())
+    assert levels_unavailable(grove) == ("Unknown", "ClusterTopologyNotFound")
+    assert "topologyConstraint" not in grove.spec(POD_GANGS, "w-0")
+    assert "annotations" not in grove.named(POD_GANGS, "w-0")["metadata"]
+    grove.apply(binding(), CLUSTER_TOPOLOGY_BINDINGS)
+    assert levels_unavailable(grove) == ("False", "AllClusterTopologyLevelsAvailable")
+    assert grove.spec(POD_GANGS, "w-0")["topologyConstraint"] == packed(required="topology/zone")
+
+
+def test_a_level_that_the_binding_loses_is_no_constraint_any_more_and_said_by_name() -> None:
+    grove = on_topology()
+    grove.apply(binding(LEVELS[0]), CLUSTER_TOPOLOGY_BINDINGS)
+    assert levels_unavailable(grove) == ("True", "ClusterTopologyLevelsUnavailable")
+    (condition,) = grove.status(POD_CLIQUE_SETS)["conditions"]
+    assert condition["message"] == "ClusterTopologyBinding `t` has no domain rack; known: zone"
+    spec = grove.spec(POD_GANGS, "w-0")
+    assert spec["topologyConstraint"] == packed(required="topology/zone")
+    assert "topologyConstraint" not in spec["podgroups"][0]
+
+
+def test_a_binding_that_is_deleted_takes_constraints_and_annotations_along() -> None:
+    grove = on_topology()
+    grove.delete(CLUSTER_TOPOLOGY_BINDINGS, "t")
+    assert levels_unavailable(grove) == ("Unknown", "ClusterTopologyNotFound")
+    gang = grove.named(POD_GANGS, "w-0")
+    assert "topologyConstraint" not in gang["spec"]
+    assert not gang["metadata"].get("annotations")
+
+
+def test_constraints_that_name_no_binding_are_said() -> None:
+    grove = cluster(pod_clique_set(clique("a"), topologyConstraint={"pack": {"required": "rack"}}))
+    assert levels_unavailable(grove) == ("Unknown", "TopologyNameMissing")
+
+
+def test_a_set_without_constraints_has_no_such_condition() -> None:
+    assert levels_unavailable(cluster(the_set())) == ("", "")
+
+
+def test_the_older_form_of_a_constraint_is_a_requirement() -> None:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(binding(), CLUSTER_TOPOLOGY_BINDINGS)
+    grove.apply(pod_clique_set(clique("a"), topologyConstraint={"topologyName": "t", "packDomain": "rack"}))
+    assert grove.spec(POD_GANGS, "w-0")["topologyConstraint"] == packed(required="topology/rack")
+
+
+def test_a_group_of_the_set_says_how_its_replicas_fare() -> None:
+    grove = cluster(the_set())
+    grove.report("w-0-sg-0-b", scheduled=1, ready=0)
+    status = grove.status(POD_CLIQUE_SCALING_GROUPS, "w-0-sg")
+    assert (status["replicas"], status["scheduledReplicas"], status["availableReplicas"]) == (2, 1, 0)

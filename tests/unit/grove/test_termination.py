@@ -1,0 +1,199 @@
+"""Gang termination: of a replica of a group, and of a replica of a set."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from muster.api.decoding import decode
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES
+from muster.grove.termination import termination_delay
+from muster.workloads.types import Raw
+from tests.support.grove import STRUCTURE, GroveCluster, clique, group, pod_clique_set, removed_names
+
+HOURS = 3600.0
+GROUP = "w-0-sg"
+
+
+def the_set(replicas: int = 3, minimum: int = 1, **fields: Any) -> Raw:
+    """A standalone clique and a group."""
+    cliques = clique("a", 2, 1), clique("b", 2, 1)
+    sg = group("sg", "b", replicas=replicas, minimum=minimum)
+    return pod_clique_set(*cliques, groups=[sg], **fields)
+
+
+def running(raw: Raw) -> GroveCluster:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(raw)
+    grove.report_all()
+    grove.advance(60)
+    grove.changes()
+    return grove
+
+
+def terminated(grove: GroveCluster) -> list[str]:
+    return sorted(removed_names(grove.changes(), POD_CLIQUES))
+
+
+def recycling(grove: GroveCluster) -> str:
+    return grove.condition(POD_CLIQUE_SCALING_GROUPS, GROUP, "GangTerminationInProgress")[0]
+
+
+# a replica of a group -----------------------------------------------------------------------------------------------
+
+
+def test_a_replica_of_a_group_that_is_breached_for_longer_than_the_delay_is_recreated_if_the_others_are_enough() -> (
+    None
+):
+    grove = running(the_set())
+    grove.report(f"{GROUP}-2-b", scheduled=0)
+    grove.advance(4 * HOURS - 1)
+    assert terminated(grove) == []
+    grove.advance(1)
+    assert terminated(grove) == [f"{GROUP}-2-b"]
+    assert grove.has(POD_CLIQUES, f"{GROUP}-2-b")
+
+
+def test_a_replica_that_recovers_in_time_is_left_alone() -> None:
+    grove = running(the_set())
+    grove.report(f"{GROUP}-2-b", scheduled=0)
+    grove.advance(3 * HOURS)
+    grove.report(f"{GROUP}-2-b", scheduled=2)
+    grove.advance(2 * HOURS)
+    assert terminated(grove) == []
+
+
+def test_all_cliques_of_the_replica_go_and_none_of_another() -> None:
+    cliques = clique("b"), clique("c")
+    grove = running(pod_clique_set(*cliques, groups=[group("sg", "b", "c", replicas=2)]))
+    grove.report(f"{GROUP}-1-c", scheduled=1, ready=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == [f"{GROUP}-1-b", f"{GROUP}-1-c"]
+
+
+def test_a_recreated_replica_is_not_recreated_again_before_it_was_healthy() -> None:
+    grove = running(the_set())
+    grove.report(f"{GROUP}-2-b", scheduled=0)
+    grove.advance(4 * HOURS)
+    terminated(grove)
+    grove.report(f"{GROUP}-2-b", scheduled=0)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
+# a replica of a set -------------------------------------------------------------------------------------------------
+
+
+def test_a_standalone_clique_takes_the_whole_replica_of_the_set_along() -> None:
+    grove = running(pod_clique_set(clique("a"), clique("b"), replicas=2))
+    grove.report("w-1-a", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-1-a", "w-1-b"]
+
+
+def test_a_group_below_its_minimum_takes_the_whole_replica_of_the_set_along_cliques_of_groups_included() -> None:
+    grove = running(the_set(3, minimum=2))
+    grove.report(f"{GROUP}-1-b", f"{GROUP}-2-b", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b", f"{GROUP}-2-b"]
+
+
+def test_the_set_terminates_once_for_each_breach_and_the_group_says_so_meanwhile() -> None:
+    grove = running(the_set(1))
+    grove.report(f"{GROUP}-0-b", scheduled=0)
+    assert recycling(grove) == ""
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b"]
+    assert recycling(grove) == "True"
+    grove.report("w-0-a", scheduled=2)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+    grove.report_all()
+    assert recycling(grove) == "False"
+    grove.report(f"{GROUP}-0-b", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b"]
+
+
+def test_what_was_never_healthy_is_never_terminated() -> None:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(the_set())
+    grove.report("w-0-a", f"{GROUP}-0-b", scheduled=0)
+    grove.changes()
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
+def test_a_group_that_was_never_available_does_not_terminate_a_replica_of_the_set() -> None:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(the_set(1))
+    grove.report("w-0-a", scheduled=2)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
+def test_a_replica_that_is_being_updated_is_not_terminated() -> None:
+    grove = running(pod_clique_set(clique("a", 2, 1), replicas=2))
+    grove.update_image("image:2")
+    grove.report("w-0-a", scheduled=0, updated=False)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
+def test_another_replica_is_terminated_while_one_is_being_updated() -> None:
+    grove = running(pod_clique_set(clique("a", 2, 1), replicas=2))
+    grove.update_image("image:2")
+    grove.report("w-1-a", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-1-a"]
+
+
+def test_what_is_scaled_below_its_minimum_is_not_terminated_for_it() -> None:
+    """Nothing would be better afterwards; the condition says the way out."""
+    grove = running(the_set(2, minimum=2))
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, GROUP, 1)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == [f"{GROUP}-1-b"]
+
+
+def test_groups_and_sets_below_their_minimums_wait_without_polling() -> None:
+    grove = running(the_set(1))
+    grove.report("w-0-a", scheduled=0)
+    result = STRUCTURE[POD_CLIQUE_SETS].reconcile(grove.named(POD_CLIQUE_SETS), grove, grove.now)
+    assert result.again_after_seconds == 4 * HOURS
+
+
+# the delay ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_delay_is_that_of_the_set() -> None:
+    grove = running(the_set(terminationDelay="30s"))
+    grove.report("w-0-a", scheduled=0)
+    grove.advance(30)
+    assert "w-0-a" in terminated(grove)
+
+
+def test_a_shorter_delay_counts_from_when_the_breach_began() -> None:
+    grove = running(the_set())
+    grove.report("w-0-a", scheduled=0)
+    grove.advance(60)
+    grove.apply(the_set(terminationDelay="30s"))
+    assert "w-0-a" in terminated(grove)
+
+
+@pytest.mark.parametrize(
+    ("text", "delay"),
+    [
+        ("", timedelta(hours=4)),
+        ("90m", timedelta(minutes=90)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("0s", timedelta(hours=4)),
+        ("-1h", timedelta(hours=4)),
+        ("soon", timedelta(hours=4)),
+        ("9" * 18 + "h", timedelta(days=36_500)),
+    ],
+)
+def test_a_delay_that_cannot_be_read_is_four_hours(text: str, delay: timedelta) -> None:
+    pcs = decode(pod_clique_set(clique("a"), terminationDelay=text), PodCliqueSet)[0]
+    assert termination_delay(pcs) == delay
