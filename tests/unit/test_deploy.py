@@ -23,7 +23,7 @@ from muster.config import loading
 from muster.config import settings as config_settings
 from muster.grouping.table import RESOURCES
 from muster.grouping.types import BUILD, INFERENCE, TRAIN, GangTree, GroupingRequest, Owner, WorkloadPod
-from muster.validation.crds import crds
+from muster.validation.crds import crds, grove_crds, own_crds
 from muster.webhook import admission_review
 from muster.webhook.certificates.certificate_bundle import service_names
 from muster.webhook.certificates.certificate_rotation import POD_WEBHOOK, POD_WEBHOOK_SECONDS
@@ -43,6 +43,7 @@ PLAIN = {  # template -> plain manifest
     "service.yaml": "40-service.yaml",
     "deployment.yaml": "50-deployment.yaml",
     "webhook.yaml": "60-webhook.yaml",
+    "grove.yaml": "70-grove-webhook.yaml",
     "conversion.yaml": "optional/conversion.yaml",
     "grouping.yaml": "optional/grouping.yaml",
     "priorityclasses.yaml": "optional/priorityclasses.yaml",
@@ -114,13 +115,16 @@ def test_every_template_has_its_manifest() -> None:
     """And no manifest stands alone, but for the namespace, the CRDs, and a Queue that needs muster to run already."""
     assert {path.name for path in (CHART / "templates").iterdir()} == {*PLAIN, "NOTES.txt"}
     names = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
-    assert names == {"00-namespace.yaml", "10-crds.yaml", "optional/default-queue.yaml", *PLAIN.values()}
+    alone = {"00-namespace.yaml", "10-crds.yaml", "15-grove-crds.yaml", "optional/default-queue.yaml"}
+    assert names == {*alone, *PLAIN.values()}
 
 
-@pytest.mark.parametrize("path", [MANIFESTS / "10-crds.yaml", CHART / "crds" / "crds.yaml"], ids=["plain", "chart"])
-def test_the_crds_are_those_of_the_types(path: Path) -> None:
-    """As `muster crds` prints them."""
-    written(path, codec.to_yaml(crds()))
+@pytest.mark.parametrize("folder", [MANIFESTS, CHART / "crds"], ids=["plain", "chart"])
+def test_the_crds_are_those_of_the_types(folder: Path) -> None:
+    """As `muster crds` prints them; Grove's are a file of their own, to leave out beside Grove's own operator."""
+    names = ("10-crds.yaml", "15-grove-crds.yaml") if folder == MANIFESTS else ("crds.yaml", "grove-crds.yaml")
+    for name, made in zip(names, (own_crds(), grove_crds()), strict=True):
+        written(folder / name, codec.to_yaml(made))
 
 
 def test_what_helm_accepts_is_made_from_the_types() -> None:
@@ -186,13 +190,22 @@ def test_options_end_where_they_should(changes: Raw, template_name: str, expecte
     assert list(yaml.safe_load_all(text))
 
 
+WEBHOOKS = ("webhook.yaml", "grove.yaml", "conversion.yaml", "grouping.yaml")
+
+
+@pytest.mark.parametrize("off", [{"config.grove.enabled": False}, {"config.grove.mode": "bridge"}])
+def test_beside_another_operator_its_sets_are_not_sent(off: Raw) -> None:
+    """What that one supports is its own to say."""
+    assert [raw for raw in yaml.safe_load_all(template("grove.yaml", values(**off))) if raw] == []
+
+
 @pytest.mark.parametrize("off", [{"config.webhook.enabled": False}, {"config.scheduling.dryRun": True}])
 def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
     """Nothing is left of it but blanks: no webhook would answer, and `Fail` would refuse every PodGroup."""
     off = values(**off, **OPTIONS["conversion.yaml"], **OPTIONS["grouping.yaml"])
     assert [
         raw
-        for name in ("webhook.yaml", "conversion.yaml", "grouping.yaml", "priorityclasses.yaml", "servicemonitor.yaml")
+        for name in (*WEBHOOKS, "priorityclasses.yaml", "servicemonitor.yaml")
         for raw in yaml.safe_load_all(template(name, off))
         if raw
     ] == []
@@ -268,7 +281,7 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
     for setting, value in changes.items():
         if setting.startswith("config.webhook.") and not isinstance(value, dict):
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
-    for section in ("grouping", "consolidation", "disturbance"):
+    for section in ("grouping", "grove", "consolidation", "disturbance"):
         settings = getattr(read, section)
         assert settings == msgspec.convert(chosen["config"][section], type(settings))
     if not changes:
@@ -509,10 +522,11 @@ def test_no_priority_needs_no_quota() -> None:
 
 def test_writes_of_muster_itself_skip_the_webhook() -> None:
     """S2: what it notes on PodGroups must not depend on its webhook being reachable."""
-    (hook,) = named("ValidatingWebhookConfiguration")["webhooks"]
     account = named("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
-    (condition,) = hook["matchConditions"]
-    assert condition["expression"] == f'request.userInfo.username != "system:serviceaccount:{NAMESPACE}:{account}"'
+    for kind, name in (("Validating", "muster"), ("Validating", "muster-grove"), ("Mutating", "muster-grove")):
+        (hook,) = named(f"{kind}WebhookConfiguration", name)["webhooks"]
+        (condition,) = hook["matchConditions"]
+        assert condition["expression"] == f'request.userInfo.username != "system:serviceaccount:{NAMESPACE}:{account}"'
 
 
 def pod_webhook(**changes: Any) -> Raw:
@@ -597,17 +611,19 @@ def test_notes_tell_how_to_begin(changes: Raw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "kinds"),
+    ("kind", "name", "path", "kinds"),
     [
-        ("ValidatingWebhookConfiguration", "/validate", admission_review.VALIDATED_KINDS),
-        ("MutatingWebhookConfiguration", "/mutate", admission_review.VALIDATED_KINDS[:1]),
+        ("ValidatingWebhookConfiguration", "muster", "/validate", admission_review.VALIDATED_KINDS),
+        ("MutatingWebhookConfiguration", "muster", "/mutate", admission_review.VALIDATED_KINDS[:1]),
+        ("ValidatingWebhookConfiguration", "muster-grove", "/validate", admission_review.GROVE_KINDS),
+        ("MutatingWebhookConfiguration", "muster-grove", "/mutate", admission_review.GROVE_KINDS[:1]),
     ],
 )
-def test_the_webhook_covers_what_it_validates(kind: str, path: str, kinds: Any) -> None:
+def test_the_webhook_covers_what_it_validates(kind: str, name: str, path: str, kinds: Any) -> None:
     """Exactly those kinds, creates and updates. How it fails is only muster's to write: applying
     the manifest again changes nothing of it. Until then the API server's own default holds, which is to let nothing in.
     """
-    (hook,) = named(kind)["webhooks"]
+    (hook,) = named(kind, name)["webhooks"]
     assert hook["clientConfig"]["service"] == {
         "name": "muster-webhook",
         "namespace": NAMESPACE,
@@ -661,6 +677,11 @@ CALLS = {
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "patch", "muster"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "muster"),
+    *(
+        ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", verb, "muster-grove")
+        for kind in ("validating", "mutating")
+        for verb in ("get", "patch")
+    ),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster-pods"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "muster-pods"),
 }

@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.api.decoding import Misfit, decode
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
-from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, OtherObject, key
+from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, VALIDATED_KINDS, Objects, OtherObject, key
 from muster.api.reader import needs_quotes, parse_documents
 from muster.errors import InputError
 
@@ -28,11 +28,20 @@ class Document(Struct, frozen=True):
 
 
 def kind_of(raw: Any) -> type[Wire] | None:
-    """The type behind `apiVersion` and `kind`; None where muster does not know them."""
+    """The type behind `apiVersion` and `kind`; None where planning does not read them."""
+    return _kind(raw, KINDS)
+
+
+def validated_kind_of(raw: Any) -> type[Wire] | None:
+    """The type behind `apiVersion` and `kind`, Grove's among them; None where muster does not know them."""
+    return _kind(raw, VALIDATED_KINDS)
+
+
+def _kind(raw: Any, kinds: Mapping[tuple[str, str], type[Wire]]) -> type[Wire] | None:
     if not isinstance(raw, dict):
         return None
     version, kind = raw.get("apiVersion"), raw.get("kind")
-    return KINDS.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+    return kinds.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
 
 
 def read(data: bytes, source: str) -> list[Document]:
@@ -81,7 +90,7 @@ def title(raw: Any) -> str:
     meta = meta if isinstance(meta, dict) else {}
     name = str(meta.get("name") or meta.get("generateName") or "?")[:253]
     kind = str(raw.get("kind") or "podgroup") if isinstance(raw, dict) else "object"
-    if kind_of(raw) not in CLUSTER_SCOPED:
+    if validated_kind_of(raw) not in CLUSTER_SCOPED:
         name = f"{meta.get('namespace') or DEFAULT_NAMESPACE}/{name}"
     return f"{kind.lower()} `{name}`"
 

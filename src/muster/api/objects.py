@@ -15,14 +15,24 @@ from muster.api.core import (
     PriorityClass,
     StorageClass,
 )
+from muster.api.grove.pod_clique import PodClique
+from muster.api.grove.pod_clique_scaling_group import PodCliqueScalingGroup
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.grove.pod_gang import PodGang
+from muster.api.grove.topology_binding import ClusterTopologyBinding
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.resources import (
     BUDGETS,
     CLAIMS,
+    CLUSTER_TOPOLOGY_BINDINGS,
     NAMESPACES,
     NODES,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
@@ -51,7 +61,20 @@ WATCHED_KINDS: dict[Resource, type[Wire]] = {
 KINDS: dict[tuple[str, str], type[Wire]] = {  # by `apiVersion` and `kind`
     (resource.api_version, resource.kind): struct for resource, struct in WATCHED_KINDS.items()
 }
-CLUSTER_SCOPED = frozenset(struct for resource, struct in WATCHED_KINDS.items() if not resource.namespaced)
+# Grove's kinds: planning sees what becomes of them, so that they are read as they are; validation knows their fields
+GROVE_KINDS: dict[Resource, type[Wire]] = {
+    POD_CLIQUE_SETS: PodCliqueSet,
+    POD_CLIQUES: PodClique,
+    POD_CLIQUE_SCALING_GROUPS: PodCliqueScalingGroup,
+    POD_GANGS: PodGang,
+    CLUSTER_TOPOLOGY_BINDINGS: ClusterTopologyBinding,
+}
+VALIDATED_KINDS: dict[tuple[str, str], type[Wire]] = KINDS | {
+    (resource.api_version, resource.kind): struct for resource, struct in GROVE_KINDS.items()
+}
+CLUSTER_SCOPED = frozenset(
+    struct for resource, struct in {**WATCHED_KINDS, **GROVE_KINDS}.items() if not resource.namespaced
+)
 
 
 class OtherObject(Struct, frozen=True):

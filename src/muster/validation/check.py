@@ -6,16 +6,23 @@ from difflib import get_close_matches
 from itertools import accumulate
 from typing import Any
 
-from muster.api.codec import kind_of
+from muster.api.codec import validated_kind_of
 from muster.api.core import Pod
 from muster.api.decoding import Misfit, decode, sanitize
+from muster.api.grove.pod_clique import PodClique
+from muster.api.grove.pod_clique_scaling_group import PodCliqueScalingGroup
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.grove.pod_gang import PodGang
+from muster.api.grove.topology_binding import ClusterTopologyBinding
 from muster.api.meta import Wire
-from muster.api.objects import KINDS
+from muster.api.objects import VALIDATED_KINDS
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.validation import capacity_warnings, podgroup, queue, topology, update, warnings
 from muster.validation.context import ValidationContext
+from muster.validation.grove import children, pod_clique_set, topology_bindings
+from muster.validation.grove.defaults import with_set_defaults
 from muster.validation.pods import pod
 from muster.validation.problem import Problem, listed
 
@@ -35,10 +42,10 @@ def check(raw: Any, old: Any = None, context: ValidationContext | None = None) -
 
 
 def _check(raw: Any, old: Any, context: ValidationContext) -> tuple[Problem, ...]:
-    kind = PodGroup if _unmarked(raw) else kind_of(raw)
+    kind = PodGroup if _unmarked(raw) else validated_kind_of(raw)
     if kind is None:
         return (_unknown(raw),)
-    value, misfits = decode(raw, kind)
+    value, misfits = decode(with_set_defaults(raw, old) if kind is PodCliqueSet else raw, kind)
     problems = [*map(_misfit, misfits), *_judge(value, raw, old, context)]
     wrong = frozenset(misfit.at for misfit in misfits)
     return tuple(problem for i, problem in enumerate(problems) if i < len(misfits) or not _inside(problem.at, wrong))
@@ -59,6 +66,22 @@ def _judge(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Itera
             yield from topology.judge(value, context.objects.nodes)
         case Pod():
             yield from pod.judge(value, context)
+        case _:
+            yield from _grove(value, raw, old, context)
+
+
+def _grove(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
+    match value:
+        case PodCliqueSet():
+            yield from pod_clique_set.judge(value, raw, old, context)
+        case PodClique():
+            yield from children.judge_clique(value)
+        case PodCliqueScalingGroup():
+            yield from children.judge_group(value)
+        case PodGang():
+            yield from children.judge_gang(value)
+        case ClusterTopologyBinding():
+            yield from topology_bindings.judge(value)
         case _:
             pass
 
@@ -134,11 +157,11 @@ def _unknown(raw: dict[str, Any]) -> Problem:
     if not isinstance(kind, str) or not isinstance(version, str):
         wrong, value = ("kind", kind) if not isinstance(kind, str) else ("apiVersion", version)
         return Problem(wrong, f"expected text, got `{str(value)[:60]}`", hint=f"known: {listed(_known())}")
-    for known, name in KINDS:
+    for known, name in VALIDATED_KINDS:
         if name == kind and known.split("/")[0] == version.split("/")[0]:
             return Problem("apiVersion", f"muster does not know {kind} in `{version[:80]}`", hint=f"it knows `{known}`")
     return Problem("kind", f"muster does not know {kind[:60]} ({version[:80]})", severity="warning")
 
 
 def _known() -> Iterator[str]:
-    return (f"{kind} ({version})" for version, kind in KINDS)
+    return (f"{kind} ({version})" for version, kind in VALIDATED_KINDS)

@@ -3,14 +3,19 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 from msgspec import Struct
 
 from muster.api import names
 from muster.api.core import Node, Pod
+from muster.api.decoding import decode
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.grove.topology_binding import ClusterTopologyBinding
 from muster.api.objects import Objects, key
 from muster.api.quantity import Resources
 from muster.api.queue import Queue
+from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS, Resource
 from muster.api.topology import Topology
 from muster.validation.podgroup import outline
 from muster.validation.pods.pods_by_gang import group_by_gang
@@ -19,6 +24,7 @@ from muster.validation.topology import find_level
 
 Requests = frozenset[tuple[str, int]]  # of one pod; the pods of a gang have few different ones
 Members = Callable[[str], Iterable[Pod]]  # the pods of a gang, by its identity
+ReadOthers = Callable[[Resource], Iterable[dict[str, Any]]]  # all objects of a kind that planning does not read
 
 
 class Tree(Struct, frozen=True):
@@ -88,10 +94,18 @@ class ValidationContext:
 
     `members` returns the pods of a gang where an index exists already; by default this class builds one. `whole`: the
     objects are all that exist, as in a live cluster; an object that is not in some files may exist elsewhere.
+    `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them.
     """
 
-    def __init__(self, objects: Objects | None = None, members: Members | None = None, *, whole: bool = False) -> None:
-        self.objects, self.whole = objects or Objects(), whole
+    def __init__(
+        self,
+        objects: Objects | None = None,
+        members: Members | None = None,
+        *,
+        whole: bool = False,
+        read_others: ReadOthers | None = None,
+    ) -> None:
+        self.objects, self.whole, self._read_others = objects or Objects(), whole, read_others
         self._members: Members = members or (lambda gang: self.pods.get(gang, ()))
         self._levels: dict[tuple[str, str], int | None] = {}
 
@@ -125,6 +139,29 @@ class ValidationContext:
     def topologies(self) -> dict[str, Topology]:
         """Topologies by name."""
         return {topology.metadata.name: topology for topology in self.objects.topologies}
+
+    def _others(self, resource: Resource) -> Iterable[dict[str, Any]]:
+        if self._read_others is not None:
+            return self._read_others(resource)
+        kind = (resource.api_version, resource.kind)
+        return [other.raw for other in self.objects.others if other.kind == kind]
+
+    @cached_property
+    def topology_bindings(self) -> dict[str, ClusterTopologyBinding] | None:
+        """ClusterTopologyBindings by name; None: which there are is not known, as files hold none."""
+        bindings = [decode(raw, ClusterTopologyBinding)[0] for raw in self._others(CLUSTER_TOPOLOGY_BINDINGS)]
+        if not bindings and self._read_others is None:
+            return None
+        return {binding.metadata.name: binding for binding in bindings}
+
+    @cached_property
+    def clique_sets(self) -> dict[str, list[PodCliqueSet]]:
+        """PodCliqueSets by namespace."""
+        sets: dict[str, list[PodCliqueSet]] = defaultdict(list)
+        for raw in self._others(POD_CLIQUE_SETS):
+            pcs, _ = decode(raw, PodCliqueSet)
+            sets[pcs.metadata.namespace or names.DEFAULT_NAMESPACE].append(pcs)
+        return dict(sets)
 
     def level(self, topology: Topology, word: str) -> int | None:
         """`find_level`, cached: the groups of a gang name few levels."""

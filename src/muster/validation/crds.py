@@ -11,12 +11,29 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from muster.api import names
+from muster.api.grove.pod_clique import PodClique
+from muster.api.grove.pod_clique_scaling_group import PodCliqueScalingGroup
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.grove.pod_gang import PodGang
+from muster.api.grove.topology_binding import ClusterTopologyBinding
 from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueResource, QueueSpec
-from muster.api.resources import DEFINITIONS, POD_GROUPS, QUEUES, TOPOLOGIES, Resource
+from muster.api.resources import (
+    CLUSTER_TOPOLOGY_BINDINGS,
+    DEFINITIONS,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_GROUPS,
+    QUEUES,
+    TOPOLOGIES,
+    Resource,
+)
 from muster.api.topology import Topology, TopologySpec
+from muster.validation.grove import crd_rules
 
 Schema = dict[str, Any]
 QUANTITY: Schema = {
@@ -44,7 +61,8 @@ def _rule(rule: str, message: str) -> Schema:
 # Fields of older dialects (D3, D4). Kubernetes silently drops fields that a schema does not know, and a PodGroup
 # without its tree would start far too early. So the schema knows them, for a converting webhook, and refuses them.
 _ANY: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-OLDER: Mapping[type[Wire], dict[str, Schema]] = {
+FIELDS: Mapping[type[Wire], Mapping[str, Schema]] = {
+    **crd_rules.FIELDS,
     PodGroupSpec: {
         "subgroups": {
             "type": "array",
@@ -53,7 +71,7 @@ OLDER: Mapping[type[Wire], dict[str, Schema]] = {
             "description": "Older form of subGroups (D4).",
         },
         "topologyConstraints": _ANY,
-    }
+    },
 }
 
 # V1: minimums exclude each other and are greater than 0; a 0 beside the other one counts as unset.
@@ -73,6 +91,7 @@ _ONE_MINIMUM = [
 ]
 _TOP = "self.subGroups.filter(g, !has(g.parent) || g.parent == '')"
 CEL: Mapping[type[Wire], list[Schema]] = {
+    **crd_rules.CEL,
     PodGroupSpec: [
         *_ONE_MINIMUM,
         _ratchet(
@@ -129,6 +148,7 @@ def _column(name: str, path: str, kind: str = "string") -> Schema:
 
 _AGE = _column("Age", ".metadata.creationTimestamp", "date")
 PRINTER_COLUMNS: Mapping[type[Wire], list[Schema]] = {
+    **crd_rules.PRINTER_COLUMNS,
     PodGroup: [
         _column("Queue", ".spec.queue"),
         _column("Min-Pods", ".spec.minMember", "integer"),
@@ -147,10 +167,16 @@ PRINTER_COLUMNS: Mapping[type[Wire], list[Schema]] = {
     ],
     Topology: [_column("Levels", ".spec.levels[*].nodeLabel"), _AGE],
 }
+_SPEC_OPTIONAL = (PodGroup, Queue)
 
 
 def crds() -> list[Schema]:
-    """Every CRD of muster, in the order of installation."""
+    """Every CRD that muster serves, in the order of installation."""
+    return [*own_crds(), *grove_crds()]
+
+
+def own_crds() -> list[Schema]:
+    """The CRDs of what muster schedules by."""
     return [
         _crd(PodGroup, POD_GROUPS, "pg"),
         _crd(Queue, QUEUES, "q"),
@@ -158,9 +184,19 @@ def crds() -> list[Schema]:
     ]
 
 
+def grove_crds() -> list[Schema]:
+    """The CRDs of Grove's kinds; beside Grove's own operator, that one installs them."""
+    return [
+        _crd(PodCliqueSet, POD_CLIQUE_SETS, "pcs"),
+        _crd(PodClique, POD_CLIQUES, "pclq"),
+        _crd(PodCliqueScalingGroup, POD_CLIQUE_SCALING_GROUPS, "pcsg"),
+        _crd(PodGang, POD_GANGS, "pgang"),
+        _crd(ClusterTopologyBinding, CLUSTER_TOPOLOGY_BINDINGS, "ct"),
+    ]
+
+
 def _crd(kind: type[Wire], resource: Resource, short_name: str) -> Schema:
-    fields = {field.name for field in msgspec.structs.fields(kind)}
-    subresources: Schema = {"subresources": {"status": {}}} if "status" in fields else {}
+    subresources = _subresources(kind)
     return {
         "apiVersion": DEFINITIONS.api_version,
         "kind": DEFINITIONS.kind,
@@ -181,12 +217,21 @@ def _crd(kind: type[Wire], resource: Resource, short_name: str) -> Schema:
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": _object(kind)},
-                    **subresources,
+                    **({"subresources": subresources} if subresources else {}),
                     "additionalPrinterColumns": PRINTER_COLUMNS[kind],
                 }
             ],
         },
     }
+
+
+def _subresources(kind: type[Wire]) -> Schema:
+    """The status, where the type has one, and the scale of what autoscalers may scale."""
+    status: Schema = {"status": {}} if "status" in kind.__struct_fields__ else {}
+    if kind not in crd_rules.SELECTORS:
+        return status
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    return {**status, "scale": {**paths, "labelSelectorPath": crd_rules.SELECTORS[kind]}}
 
 
 def _object(kind: type[Wire]) -> Schema:
@@ -196,13 +241,15 @@ def _object(kind: type[Wire]) -> Schema:
     required: list[str] = []
     if whole:
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
-        required = ["spec"] if kind is Topology else []
+        required = ["spec"] if kind not in _SPEC_OPTIONAL else []
+    stated = FIELDS.get(kind, {})
     for field in msgspec.structs.fields(kind):
         if field.name == "metadata":
             continue
-        older = OLDER.get(kind, {}).get(field.encode_name)
-        properties[field.encode_name] = _annotate(older, field.type) if older else schema(field.type)
+        given = stated.get(field.encode_name)
+        properties[field.encode_name] = _annotate(given, field.type) if given else schema(field.type)
         required += [field.encode_name] if _required(field.type) else []
+    properties |= {name: given for name, given in stated.items() if name not in properties}
     return {
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),

@@ -1,7 +1,8 @@
-"""Admission decisions: `validate` (V1-V6), and `mutate`, which converts (D). Pure.
+"""Admission decisions: `validate` (V1-V6, R4-R8), and `mutate`, which converts (D) and sets defaults (R4). Pure.
 
 Rule: only the object itself can be a reason to deny it. Objects around it may still come (`kubectl apply` of a folder
-has no order): a PodGroup without its Topology gets a warning, and waits with a reason (T6, Q2).
+has no order): a PodGroup without its Topology gets a warning, and waits with a reason (T6, Q2). A PodCliqueSet does not
+wait: without its binding it would start without its constraints, and beside a set of like names it would share objects.
 """
 
 from typing import Any
@@ -17,17 +18,26 @@ from muster.reporting.problems import lines
 from muster.reporting.text import plain
 from muster.validation.check import check, errors
 from muster.validation.context import ValidationContext
+from muster.validation.grove.defaults import with_set_defaults
 from muster.validation.problem import Problem
-from muster.webhook.admission_review import VALIDATED_KINDS, AdmissionRequest, AdmissionResponse, Raw, short
+from muster.webhook.admission_review import (
+    GROVE_KINDS,
+    VALIDATED_KINDS,
+    AdmissionRequest,
+    AdmissionResponse,
+    Raw,
+    short,
+)
 
 MOST_PROBLEMS = 200  # problems in one answer; the rest is counted
 MOST_WARNINGS = 20
-_CAUSES = {"V5": "FieldValueForbidden"}
+_CAUSES = {"V5": "FieldValueForbidden", "R6": "FieldValueForbidden", "R8": "FieldValueForbidden"}
+_NOT_AWAITED = frozenset(("R5", "R7"))  # rules by which objects around it deny an object
 _WHERE = "request"
 
 
 def validate(admission_request: AdmissionRequest, context: ValidationContext | None = None) -> AdmissionResponse:
-    """Check creates and updates of our kinds (V1-V6); allow everything else."""
+    """Check creates and updates of our kinds; allow everything else."""
     if not admission_request.is_validated or _is_terminating(admission_request.object):
         return AdmissionResponse(admission_request.uid, allowed=True)
     old = admission_request.old_object if admission_request.operation == "UPDATE" else None
@@ -48,12 +58,15 @@ def _is_terminating(raw: Raw) -> bool:
 
 
 def _problems(raw: Raw, old: Any, context: ValidationContext | None) -> tuple[Problem, ...]:
-    """The problems; one that depends on other objects is a warning."""
+    """The problems; one that depends on objects that may still come is a warning."""
     problems = check(raw, old, context)
     if context is None or not errors(problems):
         return problems
     alone = frozenset(check(raw, old))
-    return tuple(problem if problem in alone else replace(problem, severity="warning") for problem in problems)
+    return tuple(
+        problem if problem in alone or problem.rule in _NOT_AWAITED else replace(problem, severity="warning")
+        for problem in problems
+    )
 
 
 def _status(admission_request: AdmissionRequest, refused: tuple[Problem, ...]) -> Raw:
@@ -94,7 +107,28 @@ def _warnings(problems: Any) -> tuple[str, ...]:
     return tuple(warnings if more <= 0 else [*warnings[:MOST_WARNINGS], f"… and {more} more warnings"])
 
 
-def mutate(admission_request: AdmissionRequest) -> AdmissionResponse:
+def mutate(admission_request: AdmissionRequest, *, converts: bool = True) -> AdmissionResponse:
+    """Set the defaults of a PodCliqueSet; convert a PodGroup, where `converts`; allow all else as it is."""
+    if admission_request.type == GROVE_KINDS[0]:
+        return set_defaults(admission_request)
+    return convert_older(admission_request) if converts else AdmissionResponse(admission_request.uid, allowed=True)
+
+
+def set_defaults(admission_request: AdmissionRequest) -> AdmissionResponse:
+    """Set the defaults of a PodCliqueSet; an update that leaves out a minimum keeps it."""
+    if not admission_request.is_validated or _is_terminating(admission_request.object):
+        return AdmissionResponse(admission_request.uid, allowed=True)
+    old = admission_request.old_object if admission_request.operation == "UPDATE" else None
+    filled = with_set_defaults(admission_request.object, old)
+    patch = diff_specs(admission_request.object.get("spec"), filled.get("spec"))
+    if not patch:
+        return AdmissionResponse(admission_request.uid, allowed=True)
+    return AdmissionResponse(
+        admission_request.uid, allowed=True, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
+    )
+
+
+def convert_older(admission_request: AdmissionRequest) -> AdmissionResponse:
     """Convert older dialects to the form of record (D). Never denies: `validate` checks what cannot be converted.
 
     An object stored in an older form stays as it is until a user rewrites it (V4): an update of another field must not
@@ -122,11 +156,6 @@ def mutate(admission_request: AdmissionRequest) -> AdmissionResponse:
     return AdmissionResponse(
         admission_request.uid, allowed=True, warnings=warnings, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
     )
-
-
-def allow_unchanged(admission_request: AdmissionRequest) -> AdmissionResponse:
-    """`/mutate` where conversion is off: allow every object as it is."""
-    return AdmissionResponse(admission_request.uid, allowed=True)
 
 
 def _may_be_older(admission_request: AdmissionRequest) -> bool:

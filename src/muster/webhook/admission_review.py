@@ -11,11 +11,26 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from muster.api.meta import Wire
-from muster.api.resources import ADMISSION_REVIEWS, POD_GROUPS, QUEUES, TOPOLOGIES
+from muster.api.resources import (
+    ADMISSION_REVIEWS,
+    CLUSTER_TOPOLOGY_BINDINGS,
+    POD_CLIQUE_SETS,
+    POD_GROUPS,
+    QUEUES,
+    TOPOLOGIES,
+    Resource,
+)
 from muster.errors import MusterError
 
 API_VERSION = ADMISSION_REVIEWS.api_version
-VALIDATED_KINDS = tuple((resource.api_version, resource.kind) for resource in (POD_GROUPS, QUEUES, TOPOLOGIES))
+
+
+def _types(*resources: Resource) -> tuple[tuple[str, str], ...]:
+    return tuple((resource.api_version, resource.kind) for resource in resources)
+
+
+VALIDATED_KINDS = _types(POD_GROUPS, QUEUES, TOPOLOGIES)
+GROVE_KINDS = _types(POD_CLIQUE_SETS, CLUSTER_TOPOLOGY_BINDINGS)  # PodCliques and groups: CEL, which sees scales, too
 LONGEST_WARNING = 250  # characters; the API server cuts longer ones
 
 Raw = dict[str, Any]
@@ -51,7 +66,8 @@ class AdmissionRequest(Wire, frozen=True):
     def is_validated(self) -> bool:
         """Whether muster validates it: creates and updates of our kinds, in any version."""
         ours = any(
-            kind == self.kind.kind and version.split("/")[0] == self.kind.group for version, kind in VALIDATED_KINDS
+            kind == self.kind.kind and version.split("/")[0] == self.kind.group
+            for version, kind in (*VALIDATED_KINDS, *GROVE_KINDS)
         )
         return ours and self.operation in ("CREATE", "UPDATE") and not self.sub_resource
 

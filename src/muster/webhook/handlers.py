@@ -1,5 +1,5 @@
-"""The admission webhook: `/validate`, `/mutate` and `/group`. Where conversion or grouping is off, every object is
-allowed as it is: a webhook configuration may be newer than the running process.
+"""The admission webhook: `/validate`, `/mutate` and `/group`. Where conversion or grouping is off, PodGroups and pods
+are allowed as they are: a webhook configuration may be newer than the running process.
 
 Rule 1: every answer is a value, and every bad request gets a sentence: no traceback leaves this file.
 Rule 2: size, time and memory are bounded. A large request is read only when a slot is free, and slow requests never
@@ -24,7 +24,7 @@ from muster.observability.asgi_server import AsgiServer
 from muster.observability.header_timeout import HeaderTimeout
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
-from muster.webhook.admission import allow_unchanged, mutate, validate
+from muster.webhook.admission import mutate, validate
 from muster.webhook.admission_review import (
     VALIDATED_KINDS,
     AdmissionRequest,
@@ -230,10 +230,9 @@ def build_app(
     """
     handler = AdmissionHandler(settings, metrics)
     context = ClusterContext(context_provider) if context_provider else None
-    convert = mutate if settings.convert_older_dialects else allow_unchanged
     admissions: Mapping[str, Callable[[], Admit]] = {
         "/validate": lambda: partial(validate, context=context() if context else None),
-        "/mutate": lambda: convert,
+        "/mutate": lambda: partial(mutate, converts=settings.convert_older_dialects),
     }
     endpoints = {path: handler.endpoint(path, admission) for path, admission in admissions.items()}
     endpoints["/group"] = handler.pod_endpoint("/group", group_pod)

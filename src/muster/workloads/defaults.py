@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.api.fields import mapping, text, texts
-from muster.api.resources import CRON_JOBS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS, Resource
+from muster.api.resources import CRON_JOBS, DEPLOYMENTS, JOBS, POD_CLIQUE_SETS, REPLICA_SETS, STATEFUL_SETS, Resource
+from muster.validation.grove.defaults import with_set_defaults
 from muster.workloads.types import Raw
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"  # label
@@ -93,5 +94,6 @@ _BY_RESOURCE: Mapping[Resource, Callable[[Raw], Raw]] = {
     STATEFUL_SETS: _stateful_set,
     JOBS: _job,
     CRON_JOBS: _cron_job,
+    POD_CLIQUE_SETS: with_set_defaults,
 }
 _DEFAULTERS = {(resource.api_version, resource.kind): defaulter for resource, defaulter in _BY_RESOURCE.items()}

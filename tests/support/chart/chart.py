@@ -1,6 +1,6 @@
 """As much of Helm as the chart uses; anything else is refused.
 
-That is values, `if`, `range`, `not`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and the
+That is values, `if`, `range`, `not`, `eq`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and the
 checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests compare. A template
 that needs more than this is too clever for the chart.
 """
@@ -107,6 +107,8 @@ def _value(words: str, scope: Any) -> Any:
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
     if words.startswith("not "):
         return not _value(words.removeprefix("not "), scope)
+    if comparing := re.fullmatch(r'eq (\S+) "(\w+)"', words):
+        return _value(comparing[1], scope) == comparing[2]
     if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \.', words):
         return _file(_value(including[1], scope) / including[2], scope)
     if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):

@@ -56,6 +56,11 @@ def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
         "PodGroup": ("podgroups.scheduling.run.ai", "v2alpha2", ["pg"], "Namespaced", True),
         "Queue": ("queues.scheduling.run.ai", "v2", ["q"], "Cluster", True),
         "Topology": ("topologies.kai.scheduler", "v1alpha1", ["topo"], "Cluster", False),
+        "PodCliqueSet": ("podcliquesets.grove.io", "v1alpha1", ["pcs"], "Namespaced", True),
+        "PodClique": ("podcliques.grove.io", "v1alpha1", ["pclq"], "Namespaced", True),
+        "PodCliqueScalingGroup": ("podcliquescalinggroups.grove.io", "v1alpha1", ["pcsg"], "Namespaced", True),
+        "PodGang": ("podgangs.scheduler.grove.io", "v1alpha1", ["pgang"], "Namespaced", True),
+        "ClusterTopologyBinding": ("clustertopologybindings.grove.io", "v1alpha1", ["ct"], "Cluster", True),
     }
 
 
@@ -66,11 +71,11 @@ def test_a_podgroup_prints_queue_minimums_satisfied_phase_reason_and_age() -> No
 
 
 def test_rules_of_v1_and_v2_do_not_reject_what_is_stored_already() -> None:
-    """V4: the ratchet holds in the API server, too. V3 is never ratcheted."""
+    """V4: the ratchet holds in the API server, too, also for what is not supported (R8) and constraints (R5)."""
     for rules in CEL.values():
         for rule in rules:
             cited = rule["message"].rsplit("(", 1)[-1].rstrip(")")
-            assert rule.get("optionalOldSelf", False) == (cited in ("V1", "V2")), rule
+            assert rule.get("optionalOldSelf", False) == (cited in ("V1", "V2", "R5", "R8")), rule
 
 
 def test_fields_of_older_dialects_are_rejected_not_dropped() -> None:

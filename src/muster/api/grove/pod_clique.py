@@ -8,6 +8,8 @@ from muster.api.meta import Condition, ObjectMeta, Wire, doc
 _LARGEST = 2**31 - 1
 CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 PRESERVED = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+MOST_TEMPLATES = 256  # cliques or groups of a set: a role each, and what CEL can compare within its budget
+NAMES = {"maxItems": MOST_TEMPLATES, "items": {"type": "string", "maxLength": 63}}
 
 
 class AutoScalingConfig(Wire, frozen=True):
@@ -23,14 +25,16 @@ class AutoScalingConfig(Wire, frozen=True):
 class PodCliqueSpec(Wire, frozen=True):
     """The pods of one role."""
 
-    role_name: Annotated[str, doc("What these pods do; unique in a PodCliqueSet.", required=True)] = ""
+    role_name: Annotated[str, doc("What these pods do; unique in a PodCliqueSet.", required=True, maxLength=253)] = ""
     pod_spec: Annotated[Any, doc("The spec of each pod.", required=True, **PRESERVED)] = None
     replicas: Annotated[int, doc("How many pods there are.", minimum=0, maximum=_LARGEST, default=1)] = 1
     min_available: Annotated[
         int | None,
         doc("How many must be scheduled together, and stay available; unset: the replicas of the template.", minimum=0),
     ] = None
-    starts_after: Annotated[tuple[str, ...], doc("Cliques that start first, where the startup type is Explicit.")] = ()
+    starts_after: Annotated[
+        tuple[str, ...], doc("Cliques that start first, where the startup type is Explicit.", **NAMES)
+    ] = ()
     auto_scaling_config: Annotated[
         AutoScalingConfig | None, doc("Set: a HorizontalPodAutoscaler scales the clique.")
     ] = None

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from muster.api.grove.pod_clique import CONDITIONS, AutoScalingConfig, PodCliqueSpec
+from muster.api.grove.pod_clique import CONDITIONS, MOST_TEMPLATES, NAMES, AutoScalingConfig, PodCliqueSpec
 from muster.api.grove.pod_gang import PodGangStatus
 from muster.api.grove.progress import LastError, PodCliqueSetUpdateProgress
 from muster.api.meta import Condition, ObjectMeta, Wire, doc
@@ -11,7 +11,7 @@ _LARGEST = 2**31 - 1
 _DOMAIN = "^[a-z][a-z0-9-]*$"
 ANY_ORDER, IN_ORDER, EXPLICIT = "CliqueStartupTypeAnyOrder", "CliqueStartupTypeInOrder", "CliqueStartupTypeExplicit"
 ROLLING_RECREATE, ON_DELETE = "RollingRecreate", "OnDelete"
-BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "maxItems": MOST_TEMPLATES}
 
 
 class PackConstraint(Wire, frozen=True):
@@ -48,7 +48,9 @@ class ScalingGroupTemplate(Wire, frozen=True):
     """Cliques of a set that scale together."""
 
     name: Annotated[str, doc("Unique in the set.", required=True)] = ""
-    clique_names: Annotated[tuple[str, ...], doc("The cliques; each is in one group at most.", required=True)] = ()
+    clique_names: Annotated[
+        tuple[str, ...], doc("The cliques; each is in one group at most.", required=True, **NAMES)
+    ] = ()
     annotations: Annotated[dict[str, str], doc("Of the group.")] = {}  # noqa: RUF012 - frozen; never written to
     replicas: Annotated[int, doc("How many there are of all its cliques.", maximum=_LARGEST, default=1)] = 1
     min_available: Annotated[

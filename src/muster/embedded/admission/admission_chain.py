@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from muster.api.objects import GROVE_KINDS
 from muster.api.resources import DEFINITIONS, NAMESPACES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES
 from muster.embedded.admission import metadata, pods, structural_schemas, validation
 from muster.embedded.admission.structural_schemas import (
@@ -15,9 +16,10 @@ from muster.embedded.api_errors import Cause, bad_request, forbidden, invalid, n
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 from muster.validation.check import check, errors
+from muster.validation.context import ValidationContext
 
 UnknownFieldHandler = Callable[[Sequence[str]], None]  # gets the paths of fields that no schema declares
-_VALIDATED_BY_RULES = frozenset((POD_GROUPS, QUEUES, TOPOLOGIES))
+_VALIDATED_BY_RULES = frozenset((POD_GROUPS, QUEUES, TOPOLOGIES, *GROVE_KINDS))
 _NO_UNCONDITIONAL_UPDATE = frozenset(("poddisruptionbudgets", "leases", "customresourcedefinitions"))
 
 
@@ -57,25 +59,30 @@ def unknown_fields(raw: Raw, kind: Kind) -> list[str]:
     return sorted([*in_metadata, *in_schema])
 
 
-def validate(raw: Raw, old: Raw | None, kind: Kind, *, checks_spec: bool = True) -> None:
+def validate(
+    raw: Raw, old: Raw | None, kind: Kind, *, checks_spec: bool = True, context: ValidationContext | None = None
+) -> None:
     """ApiError 422 with every problem of an object, as a new one (`old` is None) or as an update.
 
-    `checks_spec`: also by the rules of its kind; an update of the status cannot break them.
+    `checks_spec`: also by the rules of its kind; an update of the status cannot break them. `context`: objects around
+    it that are a reason to refuse it.
     """
-    causes = [*metadata.problems(raw, kind), *_kind_problems(raw, old, kind, checks_spec)]
+    causes = [*metadata.problems(raw, kind), *_kind_problems(raw, old, kind, checks_spec, context)]
     if old is not None:
         causes += _added_finalizers(raw, old)
     if causes:
         raise invalid(kind.resource, raw["metadata"].get("name") or "", causes[:MOST_PROBLEMS])
 
 
-def _kind_problems(raw: Raw, old: Raw | None, kind: Kind, checks_spec: bool) -> Iterator[Cause]:
+def _kind_problems(
+    raw: Raw, old: Raw | None, kind: Kind, checks_spec: bool, context: ValidationContext | None
+) -> Iterator[Cause]:
     if kind.schema is not None:
         violations = list(schema_violations(raw, kind.schema))
         yield from violations
         if checks_spec and kind.resource in _VALIDATED_BY_RULES:
             fields = {cause.field for cause in violations}
-            yield from (cause for cause in _rule_problems(raw, old) if cause.field not in fields)
+            yield from (cause for cause in _rule_problems(raw, old, context) if cause.field not in fields)
     elif kind.resource == PODS and checks_spec:
         yield from pods.problems(raw) if old is None else pods.forbidden_changes(old, raw)
     elif kind.resource == DEFINITIONS:
@@ -84,9 +91,9 @@ def _kind_problems(raw: Raw, old: Raw | None, kind: Kind, checks_spec: bool) -> 
         yield from validation.problems(raw, old, kind.resource)
 
 
-def _rule_problems(raw: Raw, old: Raw | None) -> Iterator[Cause]:
-    """Rules V: every error is a cause; warnings pass."""
-    for problem in errors(check(raw, old)):
+def _rule_problems(raw: Raw, old: Raw | None, context: ValidationContext | None) -> Iterator[Cause]:
+    """Rules V and R: every error is a cause; warnings pass."""
+    for problem in errors(check(raw, old, context)):
         hint = f" (hint: {problem.hint})" if problem.hint else ""
         yield Cause(problem.at, f"Invalid value: {problem.says}{hint}")
 

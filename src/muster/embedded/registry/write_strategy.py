@@ -1,9 +1,9 @@
 """What a write prepares before it is stored: PrepareForCreate, PrepareForUpdate and apply, as values or ApiErrors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from muster.api.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from muster.api.resources import NAMESPACES, NODES, POD_CLIQUE_SETS, PODS, PRIORITY_CLASSES, Resource
 from muster.embedded.admission import metadata, pods
 from muster.embedded.admission.admission_chain import (
     UnknownFieldHandler,
@@ -22,6 +22,8 @@ from muster.embedded.store.kinds import Kind
 from muster.embedded.store.object_store import ObjectStore, group_resource
 from muster.embedded.store.versioned_table import StoredObject
 from muster.kube.cluster import Raw
+from muster.validation.context import ValidationContext
+from muster.validation.grove.defaults import with_set_defaults
 
 DEFAULT_NAMESPACE = "default"
 _GENERATED_NAME_ATTEMPTS = 8
@@ -55,8 +57,15 @@ class WriteStrategy:
         if "status" in kind.subresources and kind.resource not in (NODES, NAMESPACES):
             new.pop("status", None)
         new = self._default_new(kind, prune_and_default(new, kind, on_unknown_fields), name)
-        validate(new, None, kind)
+        validate(new, None, kind, context=self._context(kind))
         return new
+
+    def _context(self, kind: Kind) -> ValidationContext | None:
+        """What a PodCliqueSet is refused for: sets whose names it would share, and no binding for its constraints."""
+        return ValidationContext(read_others=self._objects_of) if kind.resource == POD_CLIQUE_SETS else None
+
+    def _objects_of(self, resource: Resource) -> Iterable[Raw]:
+        return (stored.raw for stored in self._object_store.table(group_resource(resource)).objects())
 
     def _new_metadata(self, kind: Kind, raw: Raw, namespace: str) -> Raw:
         """Name, uid and creation time; draws another generated name where the first ones exist."""
@@ -140,7 +149,7 @@ class WriteStrategy:
         new = prune_and_default(new, kind, on_unknown_fields)
         if not subresource:
             new = self._default_updated(kind, old.raw, new)
-        validate(new, old.raw, kind, checks_spec=not subresource)
+        validate(new, old.raw, kind, checks_spec=not subresource, context=self._context(kind))
         new = metadata.with_generation(old.raw, new, kind)
         if manager.operation == "Update" and _keeps_managed_fields(old.raw, new) and managers_of(old.raw):
             new = record_update(old.raw, new, MergeKeys.of(kind.schema), manager)
@@ -155,7 +164,9 @@ class WriteStrategy:
         return _with_status_of(old, raw) if "status" in kind.subresources else raw
 
     def _default_updated(self, kind: Kind, old: Raw, new: Raw) -> Raw:
-        """Defaults of the fields that an update leaves out; a pod keeps its priority."""
+        """Defaults of the fields that an update leaves out; a pod keeps its priority, a clique its minimum."""
+        if kind.resource == POD_CLIQUE_SETS:
+            return with_set_defaults(new, old)
         if kind.resource != PODS:
             return apply_defaults(kind, new, self._timestamp(0))
         spec = pods.default_spec(new.get("spec") or {})

@@ -140,8 +140,9 @@ async def inject(cluster: Cluster, settings: Webhook, authority: bytes, now: dat
 
 
 def _configurations(settings: Webhook) -> Iterator[tuple[Resource, str]]:
-    """Our webhook configurations; that of pods is one of its own, so that each option can be installed alone."""
-    yield from ((resource, settings.configuration_name) for resource in CONFIGURATIONS)
+    """Our webhook configurations; those of Grove and of pods are their own, so that each can be installed alone."""
+    for name in (settings.configuration_name, f"{settings.configuration_name}-grove"):
+        yield from ((resource, name) for resource in CONFIGURATIONS)
     if settings.group_pods:
         yield MUTATING_WEBHOOKS, f"{settings.configuration_name}-pods"
 

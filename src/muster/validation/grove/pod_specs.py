@@ -1,0 +1,54 @@
+"""Pod specs of cliques (R4): the scheduler chooses nodes, and one scheduler places all pods of a set."""
+
+from collections.abc import Iterator
+
+from muster.api.fields import items, text
+from muster.api.grove.pod_clique_set import PodCliqueTemplate
+from muster.validation.grove.places import SetOutline
+from muster.validation.problem import Problem
+
+KUBERNETES_SCHEDULER = "default-scheduler"
+_OWN = {
+    "topologySpreadConstraints": "a gang is packed, not spread: use `topologyConstraint` of the clique",
+    "nodeName": "the scheduler chooses nodes: use `nodeSelector` or node affinity",
+}
+
+
+def judge(outline: SetOutline) -> Iterator[Problem]:
+    """Every problem of a pod spec."""
+    for at, clique in outline.placed_cliques():
+        yield from _spec(f"{at}.spec.podSpec", clique)
+    yield from _schedulers(outline)
+
+
+def scheduler_of(clique: PodCliqueTemplate) -> str:
+    """The scheduler that the pods of a clique name."""
+    return text(clique.spec.pod_spec, "schedulerName") or KUBERNETES_SCHEDULER
+
+
+def _spec(at: str, clique: PodCliqueTemplate) -> Iterator[Problem]:
+    spec = clique.spec.pod_spec
+    if not isinstance(spec, dict):
+        says = "is missing" if spec is None else "expected an object"
+        yield Problem(at, says, hint="the spec of each pod, with `containers`", rule="R4")
+        return
+    if not items(spec, "containers"):
+        yield Problem(f"{at}.containers", "holds no container", hint="a pod has at least one", rule="R4")
+    for field, way_out in _OWN.items():
+        if spec.get(field):
+            yield Problem(f"{at}.{field}", "must not be set in a clique", hint=way_out, rule="R4")
+
+
+def _schedulers(outline: SetOutline) -> Iterator[Problem]:
+    """Of a gang, every pod waits for the same scheduler."""
+    if not outline.cliques:
+        return
+    first = outline.cliques[0]
+    for at, clique in outline.placed_cliques():
+        if scheduler_of(clique) != scheduler_of(first):
+            yield Problem(
+                f"{at}.spec.podSpec.schedulerName",
+                f"is `{scheduler_of(clique)[:63]}`, but clique `{first.name[:63]}` names `{scheduler_of(first)[:63]}`",
+                hint="one scheduler places all pods of a set; left out, it is `default-scheduler`",
+                rule="R4",
+            )
