@@ -66,8 +66,9 @@ class GangScene:
         key = (resource, namespace, raw["metadata"]["name"])
         old = self.objects.get(key, {"metadata": {"uid": f"uid-{next(self._uids)}", "generation": 0}})
         generation = old["metadata"]["generation"] + (old.get("spec") != raw.get("spec"))
-        kept = {"uid": old["metadata"]["uid"], "creationTimestamp": timestamp(self.now)} | old["metadata"]
-        metadata = {**kept, **raw["metadata"], "namespace": namespace, "generation": generation}
+        created = old["metadata"].get("creationTimestamp", timestamp(self.now))
+        metadata = {"uid": old["metadata"]["uid"], "creationTimestamp": created, **raw["metadata"]}
+        metadata |= {"namespace": namespace, "generation": generation}
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         self.objects[key] = new = kind | raw | {"metadata": metadata}
         if uid := _controller(new):

@@ -1,0 +1,148 @@
+"""PodGangs of another operator: the PodGroup and the status are ours, references and gates are not."""
+
+import pytest
+
+from muster.api import names
+from muster.api.resources import POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS
+from muster.grouping.eligibility import is_grouped
+from muster.grouping.pod_reader import read_pod
+from muster.grove.gangs.gang_controller import bridge_controller
+from muster.grove.table import bridge
+from muster.workloads.types import Raw, Update
+from tests.support.gang_scene import GangScene
+
+
+@pytest.fixture
+def scene() -> GangScene:
+    scene = GangScene(bridge_controller(["muster", "kai-scheduler"]))
+    scene.podcliqueset(labels={names.QUEUE: "research"})
+    return scene
+
+
+def given_gang(scene: GangScene, minimum: int = 2, count: int = 2, *, scheduler: str = "muster") -> list[str]:
+    """A gang with pods as Grove's operator makes them: referenced, and without a word about PodGroups."""
+    scene.gang("w-0", {"w-0-a": minimum})
+    scene.change(POD_CLIQUES, "w-0-a", {"spec": {"podSpec": {"schedulerName": scheduler}}})
+    pods = scene.pods("w-0-a", *range(count), schedulerName=scheduler)
+    for pod in pods:
+        scene.change(PODS, pod, {"metadata": {"annotations": None, "labels": {names.SUBGROUP: None}}})
+    refer(scene, pods)
+    return pods
+
+
+def refer(scene: GangScene, pods: list[str]) -> None:
+    entry = scene.named(POD_GANGS, "w-0")["spec"]["podgroups"][0]
+    references = [{"namespace": "team", "name": pod} for pod in pods]
+    scene.change(POD_GANGS, "w-0", {"spec": {"podgroups": [{**entry, "podReferences": references}]}})
+    scene.settle()
+
+
+def metadata(scene: GangScene, pod: str) -> Raw:
+    raw: Raw = scene.named(PODS, pod)["metadata"]
+    return raw
+
+
+def test_pods_are_given_their_podgroup_and_leaf_by_one_patch_each(scene: GangScene) -> None:
+    pods = given_gang(scene)
+    for pod in pods:
+        meta = metadata(scene, pod)
+        assert meta["annotations"] == {names.POD_GROUP: "w-0", names.SKIP_GROUPING: "true"}
+        assert meta["labels"][names.SUBGROUP] == "w-0-a"
+    patches = [one for one in scene.performed if isinstance(one, Update) and one.resource == PODS]
+    assert len(patches) == len(pods)
+
+
+def test_the_podgroup_is_made_when_references_cover_every_minimum(scene: GangScene) -> None:
+    pods = given_gang(scene, minimum=3, count=2)
+    assert scene.pod_group("w-0") is None
+    refer(scene, [*pods, *scene.pods("w-0-a", 2)])
+    group = scene.pod_group("w-0")
+    assert group is not None
+    assert group["spec"] == {"queue": "research", "subGroups": [{"name": "w-0-a", "minMember": 3}]}
+
+
+def test_the_podgroup_is_made_when_the_operator_says_that_the_gang_is_initialized(scene: GangScene) -> None:
+    given_gang(scene, minimum=3, count=2)
+    condition = {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated"}
+    scene.change(POD_GANGS, "w-0", {"status": {"conditions": [condition]}})
+    scene.settle()
+    assert scene.pod_group("w-0") is not None
+
+
+def test_gates_references_and_initialized_are_left_to_the_operator(scene: GangScene) -> None:
+    pods = given_gang(scene)
+    before = scene.named(POD_GANGS, "w-0")["spec"]
+    scene.pods("w-0-a", 7)
+    scene.settle()
+    scene.advance(60)
+    assert scene.gated() == [*pods, "w-0-a-7"]
+    assert scene.named(POD_GANGS, "w-0")["spec"] == before
+    assert scene.condition("w-0", "Initialized") == ("", "", "")
+    assert all(names.WAITS_FOR not in metadata(scene, pod)["annotations"] for pod in pods)
+
+
+def test_the_status_is_written(scene: GangScene) -> None:
+    pods = given_gang(scene)
+    scene.bind(pods, ready=True)
+    scene.settle()
+    status = scene.named(POD_GANGS, "w-0")["status"]
+    assert (status["phase"], status["placementScore"]) == ("Running", 1.0)
+    assert {one["type"]: one["status"] for one in status["conditions"]} == {
+        "Scheduled": "True",
+        "Ready": "True",
+        "Unhealthy": "False",
+        "DisruptionTarget": "False",
+    }
+
+
+def test_only_pods_that_the_gang_references_count(scene: GangScene) -> None:
+    pods = given_gang(scene)
+    scene.bind([pods[0], *scene.pods("w-0-a", 7)])
+    scene.settle()
+    assert scene.condition("w-0", "Scheduled")[0] == "False"
+
+
+def test_gangs_of_other_schedulers_are_left_alone(scene: GangScene) -> None:
+    pods = given_gang(scene, scheduler="default-scheduler")
+    scene.bind(pods, ready=True)
+    scene.settle()
+    assert scene.performed == []
+    assert "status" not in scene.named(POD_GANGS, "w-0")
+
+
+def test_a_second_name_of_ours_counts(scene: GangScene) -> None:
+    given_gang(scene, scheduler="kai-scheduler")
+    assert scene.pod_group("w-0") is not None
+
+
+def test_a_podgroup_that_the_operator_made_is_never_written(scene: GangScene) -> None:
+    """Grove's own backend for KAI makes one as well: two writers would undo each other."""
+    gang = scene.gang("w-0", {"w-0-a": 2})
+    owner = {"apiVersion": POD_GANGS.api_version, "kind": "PodGang", "name": "w-0", "uid": gang["metadata"]["uid"]}
+    spec = {"minMember": 2, "queue": "theirs", "subGroups": [{"name": "w-0-a", "minMember": 9}]}
+    metadata = {"name": "w-0", "ownerReferences": [{**owner, "controller": True}]}
+    scene.put(POD_GROUPS, {"metadata": metadata, "spec": spec})
+    given_gang(scene)
+    assert scene.named(POD_GROUPS, "w-0")["spec"] == spec
+
+
+def test_a_pod_that_joined_another_podgroup_stays_there(scene: GangScene) -> None:
+    pods = given_gang(scene, count=1, minimum=1)
+    scene.change(PODS, pods[0], {"metadata": {"annotations": {names.POD_GROUP: "other"}}})
+    scene.settle()
+    assert metadata(scene, pods[0])["annotations"][names.POD_GROUP] == "other"
+
+
+def test_the_grouper_leaves_pods_of_gangs_alone(scene: GangScene) -> None:
+    """Also before they are given their PodGroup."""
+    scene.gang("w-0", {"w-0-a": 1})
+    scene.pods("w-0-a", 0)
+    scene.change(PODS, "w-0-a-0", {"metadata": {"annotations": None}})
+    pod = scene.named(PODS, "w-0-a-0")
+    assert not is_grouped(read_pod(pod), ["muster"])
+    plain = {**pod, "metadata": {**pod["metadata"], "labels": {}}}
+    assert is_grouped(read_pod(plain), ["muster"])
+
+
+def test_beside_another_operator_only_podgangs_have_a_controller() -> None:
+    assert [*bridge(["muster"])] == [POD_GANGS]
