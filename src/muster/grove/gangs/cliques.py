@@ -11,8 +11,10 @@ from msgspec import Struct
 from muster.api.fields import at, integer, items, text
 from muster.api.names import GANG_GATE
 from muster.api.resources import POD_CLIQUES, PODS
-from muster.workloads.pod_templates import is_ready, is_terminating, phase
+from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw
+
+_RUNS = ("Running", "Succeeded")
 
 
 class GangClique(Struct, frozen=True):
@@ -23,7 +25,7 @@ class GangClique(Struct, frozen=True):
     minimum: int  # pods that must be scheduled together; 0: the clique is scaled to zero, or has no minimum
     replicas: int | None  # that the clique is to have; None: it does not exist
     scheduler: str  # that its pods name; empty: the default
-    live: Sequence[Raw]  # by name
+    live: Sequence[Raw]  # sorted by name
     terminating: Sequence[Raw]
     scheduled: int
     running: int
@@ -57,7 +59,7 @@ def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None
     name = text(entry, "name")
     clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), name)
     pods = children.of(clique, PODS) if clique is not None else ()
-    live = sorted((pod for pod in pods if is_live(pod) and _is_among(pod, referenced)), key=_name)
+    live = sorted((pod for pod in pods if is_live(pod) and _is_among(pod, referenced)), key=pod_name)
     return GangClique(
         name=name,
         entry=entry,
@@ -67,17 +69,13 @@ def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None
         live=live,
         terminating=[pod for pod in pods if is_terminating(pod)],
         scheduled=sum(map(is_scheduled, live)),
-        running=sum(phase(pod) in ("Running", "Succeeded") for pod in live),
-        ready=sum(is_ready(pod) or phase(pod) == "Succeeded" for pod in live),
+        running=sum(_phase(pod) in _RUNS for pod in live),
+        ready=sum(map(_is_ready, live)),
     )
 
 
 def _is_among(pod: Raw, referenced: set[str] | None) -> bool:
-    return referenced is None or _name(pod) in referenced
-
-
-def _name(pod: Raw) -> str:
-    return text(pod, "metadata.name")
+    return referenced is None or pod_name(pod) in referenced
 
 
 def _minimum(entry: Raw, clique: Raw | None) -> int:
@@ -86,22 +84,46 @@ def _minimum(entry: Raw, clique: Raw | None) -> int:
     return 0 if is_zero else integer(entry, "minReplicas")
 
 
-# pods ---------------------------------------------------------------------------------------------------------------
+# pods: read directly, as a reconciliation reads every pod of a gang ---------------------------------------------------
+
+
+def pod_name(pod: Raw) -> str:
+    """The name of a pod."""
+    name: str = pod["metadata"]["name"]
+    return name
+
+
+def _phase(pod: Raw) -> str:
+    status = pod.get("status")
+    return (status.get("phase") or "") if isinstance(status, dict) else ""
+
+
+def _is_ready(pod: Raw) -> bool:
+    if _phase(pod) == "Succeeded":
+        return True
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def is_live(pod: Raw) -> bool:
     """Whether a pod counts for its gang: it runs, may run, or has done its part."""
-    return not is_terminating(pod) and phase(pod) != "Failed"
+    return not pod["metadata"].get("deletionTimestamp") and _phase(pod) != "Failed"
 
 
 def is_scheduled(pod: Raw) -> bool:
     """Whether a pod has a node; one that runs has."""
-    return bool(text(pod, "spec.nodeName")) or phase(pod) in ("Running", "Succeeded")
+    return bool(node_name(pod)) or _phase(pod) in _RUNS
+
+
+def node_name(pod: Raw) -> str:
+    """The node of a pod; empty: it has none."""
+    return (pod.get("spec") or {}).get("nodeName") or ""
 
 
 def is_gated(pod: Raw) -> bool:
     """Whether the gate of its gang holds a pod."""
-    return any(gate.get("name") == GANG_GATE for gate in items(pod, "spec.schedulingGates"))
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    return any(gate.get("name") == GANG_GATE for gate in gates)
 
 
 def gated_pods(cliques: Sequence[GangClique]) -> Iterator[Raw]:

@@ -35,12 +35,10 @@ def level_labels(topology: str, level: str, children: Children) -> tuple[str, ..
     return tuple(labels[: labels.index(level) + 1]) if level in labels else None
 
 
-def domain_of(pod: Raw, labels: Sequence[str], children: Children) -> Domain | None:
-    """The domain of the node of a pod; None: it has no node, that node is gone, or it is in no domain."""
-    name = text(pod, "spec.nodeName")
-    node = children.get(NODES, "", name) if name else None
-    if node is None:
+def domain_of(node: str, labels: Sequence[str], children: Children) -> Domain | None:
+    """The domain of a node; None: it has no name, is gone, or is in no domain."""
+    raw = children.get(NODES, "", node) if node else None
+    if raw is None:
         return None
-    own = texts(node, "metadata.labels")
-    values = tuple(own.get(label, "") for label in labels)
-    return values if all(label in own for label in labels) else None
+    own = texts(raw, "metadata.labels")
+    return tuple(own[label] for label in labels) if all(label in own for label in labels) else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.api.fields import items, mapping, text
 from muster.api.resources import POD_CLIQUES, PODS
-from muster.grove.gangs.cliques import GangClique, is_gated, is_scheduled, referenced_pods
+from muster.grove.gangs.cliques import GangClique, is_gated, is_scheduled, node_name, referenced_pods
 from muster.grove.gangs.domains import domain_of, level_labels, topology_name
 from muster.grove.gangs.gates import GateHold
 from muster.workloads.types import Children, Raw, Remove
@@ -39,9 +39,9 @@ def _scheduler(base: Raw, children: Children) -> str:
 def _domain_labels(base: Raw, labels: Sequence[str], children: Children) -> Pin | GateHold:
     has_nodes = False
     for pod in _scheduled_pods(base, children):
-        if domain := domain_of(pod, labels, children):
+        if domain := domain_of(node_name(pod), labels, children):
             return dict(zip(labels, domain, strict=True))
-        has_nodes |= bool(text(pod, "spec.nodeName"))
+        has_nodes |= bool(node_name(pod))
     if not has_nodes:  # pods of a manifest that count as running: where they are is not decided yet
         return {}
     name = text(base, "metadata.name")
@@ -81,4 +81,4 @@ def _contradicts(pod: Raw, pin: Pin) -> bool:
 
 def _is_inside(pod: Raw, pin: Pin, children: Children) -> bool:
     """Whether the node of a pod has the labels: they may have been renamed since."""
-    return domain_of(pod, tuple(pin), children) == tuple(pin.values())
+    return domain_of(node_name(pod), tuple(pin), children) == tuple(pin.values())

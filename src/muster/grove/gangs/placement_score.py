@@ -5,10 +5,10 @@ score is the sum of these over the sum of the pods; 1 where nothing is preferred
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api.fields import items, text
-from muster.grove.gangs.cliques import GangClique, is_scheduled
+from muster.grove.gangs.cliques import GangClique, is_scheduled, node_name
 from muster.grove.gangs.domains import Domain, domain_of, level_labels
 from muster.workloads.operators.objects import strings
 from muster.workloads.types import Children, Raw
@@ -21,10 +21,9 @@ def placement_score(gang: Raw, cliques: Sequence[GangClique], topology: str, chi
     """The score of a gang whose minimums are scheduled."""
     together = scheduled = 0
     for level, members in _preferences(gang, cliques):
-        labels = level_labels(topology, level, children)
-        domains = [_domain(pod, labels, children) for clique in members for pod in clique.live if is_scheduled(pod)]
-        together += _fullest(domains)
-        scheduled += len(domains)
+        nodes = Counter(node_name(pod) for clique in members for pod in clique.live if is_scheduled(pod))
+        together += _fullest(nodes, level_labels(topology, level, children), children)
+        scheduled += nodes.total()
     return round(together / scheduled, _DIGITS) if scheduled else 1.0
 
 
@@ -41,11 +40,10 @@ def _preferences(gang: Raw, cliques: Sequence[GangClique]) -> Iterator[tuple[str
             yield level, (clique,)
 
 
-def _domain(pod: Raw, labels: Sequence[str] | None, children: Children) -> Domain | None:
-    return None if labels is None else domain_of(pod, labels, children)
-
-
-def _fullest(domains: Iterable[Domain | None]) -> int:
+def _fullest(nodes: Mapping[str, int], labels: Sequence[str] | None, children: Children) -> int:
     """How many pods the fullest domain has; those in no domain are in none together."""
-    counts = Counter(domain for domain in domains if domain is not None)
+    counts: Counter[Domain] = Counter()
+    for node, pods in nodes.items() if labels else ():
+        if (domain := domain_of(node, labels or (), children)) is not None:
+            counts[domain] += pods
     return max(counts.values(), default=0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from muster.api.fields import integer, items, text
 from muster.api.resources import POD_GANGS
-from muster.grove.gangs.cliques import GangClique
+from muster.grove.gangs.cliques import GangClique, pod_name
 from muster.workloads.types import Raw, Update
 
 
@@ -25,7 +25,7 @@ def references_update(gang: Raw, cliques: Sequence[GangClique]) -> Update | None
 
 def _references(gang: Raw, clique: GangClique) -> list[Raw]:
     namespace = text(gang, "metadata.namespace")
-    return [{"namespace": namespace, "name": text(pod, "metadata.name")} for pod in clique.live]
+    return [{"namespace": namespace, "name": pod_name(pod)} for pod in clique.live]
 
 
 def has_references(gang: Raw) -> bool:
