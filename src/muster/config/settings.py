@@ -197,6 +197,13 @@ class GroveOperator(Wire, frozen=True):
             enum=list(GROVE_MODES),
         ),
     ] = GROVE_MODES[0]
+    startup_image: Annotated[
+        str,
+        doc(
+            "The image of the init container by which cliques start in order: one that has muster in it. Unset: "
+            "`muster` of this version."
+        ),
+    ] = ""
 
 
 class LeaderElection(Wire, frozen=True):

@@ -1,23 +1,47 @@
 """Every kind of Grove that has a controller here. A kind is one file and one row."""
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 
-from muster.api.resources import POD_GANGS, Resource
+from msgspec.structs import replace
+
+from muster.api import names
+from muster.api.fields import text, texts
+from muster.api.resources import POD_CLIQUE_SETS, POD_GANGS, Resource
 from muster.grove import topology_bindings
 from muster.grove.cliques import clique_controller
+from muster.grove.cliques.pod_specs import CliqueSettings
 from muster.grove.gangs import gang_controller
 from muster.grove.scaling_groups import group_controller
 from muster.grove.sets import set_controller
-from muster.workloads.types import Controller
+from muster.workloads.types import Children, Controller, Raw, Reconciliation
 
-_CONTROLLERS: tuple[Controller, ...] = (
-    set_controller.CONTROLLER,
-    group_controller.CONTROLLER,
-    clique_controller.CONTROLLER,
-    gang_controller.CONTROLLER,
-    topology_bindings.CONTROLLER,
-)
-GROVE: Mapping[Resource, Controller] = {controller.resource: controller for controller in _CONTROLLERS}
+
+def operator(settings: CliqueSettings) -> Mapping[Resource, Controller]:
+    """Everything that becomes of a PodCliqueSet."""
+    controllers = (
+        set_controller.CONTROLLER,
+        _of_known_sets(group_controller.CONTROLLER),
+        _of_known_sets(clique_controller.build_controller(settings)),
+        _of_known_sets(gang_controller.CONTROLLER),
+        topology_bindings.CONTROLLER,
+    )
+    return {controller.resource: controller for controller in controllers}
+
+
+def _of_known_sets(controller: Controller) -> Controller:
+    """The controller for parts of sets that are here: those of another operator's sets are left alone."""
+
+    def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
+        name = texts(raw, "metadata.labels").get(names.PART_OF)
+        if name and children.get(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name) is None:
+            return Reconciliation()
+        return controller.reconcile(raw, children, now)
+
+    return replace(controller, reconcile=reconcile)
+
+
+GROVE: Mapping[Resource, Controller] = operator(CliqueSettings())
 
 
 def bridge(schedulers: Collection[str]) -> Mapping[Resource, Controller]:

@@ -1,16 +1,22 @@
 """Grove's controllers beside a scheduler: `grove` decides, `kube.controller` writes, the leader only.
 
 Rule 1: pods, PodGroups, nodes and Topologies come from the scheduler's own watches; of nodes only labels are kept, and
-only pods of PodCliqueSets. Rule 2: beside another operator only PodGangs are reconciled.
+only pods of PodCliqueSets. Rule 2: beside another operator only PodGangs are reconciled. Rule 3: sets whose pods name
+another scheduler are another operator's, with all that becomes of them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+
+from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.resources import NODES, POD_GROUPS, PODS, TOPOLOGIES, Resource
+from muster.api.fields import items, text, texts
+from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_GROUPS, PODS, TOPOLOGIES, Resource
 from muster.config.settings import GroveOperator
-from muster.grove.table import GROVE, bridge
+from muster.grove.cliques.pod_specs import CliqueSettings
+from muster.grove.table import bridge, operator
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.leadership import Leadership
@@ -23,32 +29,43 @@ NODE_FIELDS = ("name", "uid", "resourceVersion", "labels")
 
 
 def build_operator(
-    cluster: Cluster, settings: GroveOperator, leadership: Leadership | None, schedulers: Collection[str]
+    cluster: Cluster, settings: GroveOperator, leadership: Leadership | None, schedulers: Sequence[str]
 ) -> ControllerRuntime:
     """Grove's controllers; `handle` has to get every event of the kinds in `FED`."""
-    controllers = controllers_of(settings, schedulers)
     return ControllerRuntime(
         cluster,
-        controllers,
+        controllers_of(settings, schedulers),
         lambda: datetime.now(UTC),
         leadership,
         FED,
-        kept,
+        partial(kept, frozenset(schedulers)),
         FIELD_MANAGER,
         WORKERS,
     )
 
 
-def controllers_of(settings: GroveOperator, schedulers: Collection[str]) -> Mapping[Resource, Controller]:
+def controllers_of(settings: GroveOperator, schedulers: Sequence[str]) -> Mapping[Resource, Controller]:
     """The controllers of a mode; beside another operator they concern pods of these schedulers."""
-    return GROVE if settings.mode == "operator" else bridge(schedulers)
+    if settings.mode != "operator":
+        return bridge(schedulers)
+    own = CliqueSettings(scheduler_name=schedulers[0])
+    return operator(replace(own, startup_image=settings.startup_image) if settings.startup_image else own)
 
 
-def kept(resource: Resource, raw: Raw) -> Raw | None:
-    """What of an object is kept; None: it is none of Grove's."""
+def kept(schedulers: Container[str], resource: Resource, raw: Raw) -> Raw | None:
+    """What of an object is kept; None: it is none of ours."""
     metadata = raw["metadata"]
     if resource == NODES:
         return {"metadata": {name: metadata[name] for name in NODE_FIELDS if name in metadata}}
-    if resource == PODS and (metadata.get("labels") or {}).get(names.MANAGED_BY) != names.GROVE_OPERATOR:
+    if resource == PODS and texts(metadata, "labels").get(names.MANAGED_BY) != names.GROVE_OPERATOR:
+        return None
+    if resource == POD_CLIQUE_SETS and not is_ours(raw, schedulers):
         return None
     return {**raw, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def is_ours(pcs: Raw, schedulers: Container[str]) -> bool:
+    """Whether the pods of a set name a scheduler of ours, or none."""
+    cliques = items(pcs, "spec.template.cliques")
+    named = (text(clique, "spec.podSpec.schedulerName") for clique in cliques)
+    return all(name in schedulers for name in named if name)
