@@ -1,15 +1,18 @@
 """`muster validate`: check manifests."""
 
 from collections.abc import Iterator
+from itertools import filterfalse
 from typing import Any
 
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import codec
-from muster.api.decoding import decode
-from muster.api.objects import key
+from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.meta import Wire
+from muster.api.objects import VALIDATED_KINDS, OtherObject
 from muster.api.podgroup import PodGroup
 from muster.cli import inputs, options, printing
 from muster.reporting.problems import lines as problem_lines
@@ -17,6 +20,9 @@ from muster.reporting.text import Line, Span, many
 from muster.validation.check import check
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
+
+UPDATED: tuple[type[Wire], ...] = (PodGroup, PodCliqueSet)  # kinds with rules of updates
+Stored = dict[tuple[type[Wire] | None, str], Any]
 
 
 class Verdict(Struct, frozen=True):
@@ -46,8 +52,9 @@ class Verdict(Struct, frozen=True):
 def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """Check manifests: print every problem with its path and a hint.
 
-    FILE is a file, a folder or `-`. Checks of a PodGroup use the Topologies, Queues, Nodes and Pods beside it. Exit
-    code 0: valid, perhaps with warnings; 1: invalid; 2: cannot be read.
+    FILE is a file, a folder or `-`. Checks of a PodGroup use the Topologies, Queues, Nodes and Pods beside it, those of
+    a PodCliqueSet the ClusterTopologyBindings and other sets. Exit code 0: valid, perhaps with warnings; 1: invalid; 2:
+    cannot be read.
 
     \b
     Examples:
@@ -58,14 +65,15 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     """
     documents = inputs.read(files, max_file_mib)
     collected = codec.collect(documents)
-    inputs.note_unknown(collected.objects)
-    inputs.note_unvalidated(collected.objects)
+    foreign = replace(collected.objects, others=tuple(filterfalse(_is_validated, collected.objects.others)))
+    inputs.note_unknown(foreign)
+    inputs.note_unvalidated(foreign)
     context = ValidationContext(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
     verdicts = []
     for document in documents:
-        if document.kind is None:
+        if codec.validated_kind_of(document.raw) is None:
             problems = tuple(problem for problem in check(document.raw) if problem.severity == "error")
             verdicts += [Verdict(document, problems)] if problems else []
             continue
@@ -77,23 +85,26 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     return 2 if any(verdict.unreadable for verdict in verdicts) else int(any(verdict.invalid for verdict in verdicts))
 
 
-def _stored(files: tuple[str, ...], max_file_mib: int) -> dict[str, Any] | None:
-    """Stored PodGroups by namespace/name; None: everything is new."""
+def _is_validated(other: OtherObject) -> bool:
+    """Whether it is of Grove's kinds, which planning does not read."""
+    return other.kind in VALIDATED_KINDS
+
+
+def _stored(files: tuple[str, ...], max_file_mib: int) -> Stored | None:
+    """Stored objects by kind and title; None: everything is new."""
     if not files:
         return None
-    stored = {}
-    for document in inputs.read(files, max_file_mib):
-        if document.kind is PodGroup:
-            group, _ = decode(document.raw, PodGroup)
-            stored[key(group.metadata)] = document.raw
-    return stored
+    return {_identity(document): document.raw for document in inputs.read(files, max_file_mib)}
 
 
-def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
-    if stored is None or document.kind is not PodGroup:
+def _identity(document: codec.Document) -> tuple[type[Wire] | None, str]:
+    return codec.validated_kind_of(document.raw), codec.title(document.raw)
+
+
+def _old(document: codec.Document, stored: Stored | None) -> Any:
+    if stored is None or codec.validated_kind_of(document.raw) not in UPDATED:
         return None
-    group, _ = decode(document.raw, PodGroup)
-    old = stored.get(key(group.metadata))
+    old = stored.get(_identity(document))
     if old is None:
         printing.note(f"{codec.title(document.raw)} is not among the stored ones: checked as new")
     return old
