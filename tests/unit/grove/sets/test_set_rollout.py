@@ -34,8 +34,8 @@ def updated(grove: GroveCluster) -> list[str]:
 
 
 def progress(grove: GroveCluster) -> Raw:
-    found: Raw = grove.status(POD_CLIQUE_SETS)["updateProgress"]
-    return found
+    written: Raw = grove.status(POD_CLIQUE_SETS)["updateProgress"]
+    return written
 
 
 def current(grove: GroveCluster) -> list[int]:

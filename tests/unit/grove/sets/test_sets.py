@@ -226,7 +226,7 @@ def test_a_group_is_scaled_to_zero_and_the_set_is_available_without_it() -> None
     assert grove.status(POD_CLIQUE_SETS)["availableReplicas"] == 1
 
 
-def test_what_somebody_deletes_is_made_again() -> None:
+def test_what_a_user_deletes_is_made_again() -> None:
     grove = cluster(the_set())
     before = {kind: grove.names(kind) for kind in KINDS}
     for kind, name in (
