@@ -43,6 +43,7 @@ class GangScene:
         self.reconciled: list[str] = []  # names of gangs, in order
         self.observer: list[Any] = []  # called after every action
         self._children: dict[tuple[str, Resource], dict[Key, None]] = {}
+        self._keys: dict[str, Key] = {}  # by uid
         self._queue: deque[Key] = deque()
         self._again: dict[Key, datetime] = {}
         self._uids = count(1)
@@ -71,6 +72,7 @@ class GangScene:
         metadata |= {"namespace": namespace, "generation": generation}
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         self.objects[key] = new = kind | raw | {"metadata": metadata}
+        self._keys[metadata["uid"]] = key
         if uid := _controller(new):
             self._children.setdefault((uid, resource), {})[key] = None
         self._enqueue(key, new)
@@ -79,6 +81,7 @@ class GangScene:
     def remove(self, resource: Resource, name: str) -> None:
         key = (resource, NAMESPACE if resource.namespaced else "", name)
         raw = self.objects.pop(key)
+        self._keys.pop(raw["metadata"]["uid"], None)
         self._children.get((_controller(raw), resource), {}).pop(key, None)
         self._enqueue(key, raw)
 
@@ -224,9 +227,9 @@ class GangScene:
 
     def _enqueue(self, key: Key, raw: Raw) -> None:
         concerned = {key} if key[0] == POD_GANGS else set()
-        if key[0] == POD_GROUPS:
-            owner = raw["metadata"].get("ownerReferences", [{}])[0]
-            concerned.add((POD_GANGS, NAMESPACE, owner.get("name", "")))
+        owner = self._keys.get(_controller(raw))
+        if owner is not None and key[0] in self.controller.children:
+            concerned.add(owner)
         concerned |= {*related_keys([self.controller], key[0], raw, self)}
         self._queue.extend(one for one in sorted(concerned, key=str) if one not in self._queue)
 

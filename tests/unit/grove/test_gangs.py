@@ -298,6 +298,9 @@ def test_a_base_on_nodes_without_the_labels_is_explained(scene: GangScene) -> No
     scene.settle()
     assert scene.condition("w-0-sg-0", "Scheduled")[1] == "BaseDomainUnknown"
     assert len(scene.gated()) == 2
+    scene.node("bare", rack="r9")
+    scene.advance(gang_controller.LOOK_AGAIN_SECONDS)
+    assert scene.gated() == [], "labels that come later are seen"
 
 
 def test_a_missing_topology_is_explained(scene: GangScene) -> None:

@@ -225,6 +225,9 @@ def test_a_podgroup_of_another_owner_is_left_alone_and_said(scene: GangScene) ->
     assert (status, reason) == ("False", "PodGroupNameTaken")
     assert "exists and does not belong to this PodGang" in message
     assert scene.gated() == ["w-0-a-0"]
+    scene.remove(POD_GROUPS, "w-0")
+    scene.settle()
+    assert scene.gated() == [], "once the name is free, the gang starts"
 
 
 @pytest.mark.parametrize("name", ["a" * 64, "w.0", "W-0-a"])

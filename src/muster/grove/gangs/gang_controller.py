@@ -38,7 +38,7 @@ from muster.grove.gangs.gates import (
     seconds_to_say,
 )
 from muster.grove.gangs.membership import has_our_pods, membership_actions
-from muster.grove.gangs.pins import Pin, conflict, find_pin, pinned_elsewhere
+from muster.grove.gangs.pins import PLACE_UNKNOWN, Pin, conflict, find_pin, pinned_elsewhere
 from muster.grove.gangs.placement_score import placement_score
 from muster.grove.gangs.pod_group_bridge import own_pod_group, pod_group_actions, unbridgeable
 from muster.grove.gangs.references import as_updated, has_references, references_update
@@ -49,8 +49,10 @@ from muster.workloads.operators.objects import bounded
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation
 
+LOOK_AGAIN_SECONDS = 15.0
 WATCHED = (
     PODS,
+    POD_GROUPS,
     POD_CLIQUES,
     POD_GANGS,
     POD_CLIQUE_SETS,
@@ -81,8 +83,14 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
         (lift_gate(pod, labels) for pod in gated) if hold is None else say_waiting(gated, hold, now),
     )
     state = ObservedGang(as_updated(gang, update), cliques, hold, own_pod_group(gang, children))
-    again = seconds_to_say(gated, now) if hold is not None else None
+    again = _again(hold, gated, now) if hold is not None else None
     return bounded(actions, _count(cliques), _status(state, children, now), again)
+
+
+def _again(hold: GateHold, gated: Sequence[Raw], now: datetime) -> float | None:
+    """When to look again: labels of nodes and Topologies change without a word to gangs."""
+    waits = (seconds_to_say(gated, now), LOOK_AGAIN_SECONDS if hold.reason in PLACE_UNKNOWN else None)
+    return min((seconds for seconds in waits if seconds is not None), default=None)
 
 
 def _find_pin(gang: Raw, children: Children, *, is_counted: bool) -> Pin | GateHold:
@@ -151,11 +159,14 @@ def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: C
 
 
 def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[str, str]]:
-    """The gang that a pod or a clique names; the scaled gangs of a base gang that is scheduled."""
+    """The gang that a pod or a clique names, or whose name a PodGroup has; the scaled gangs of a scheduled base."""
     namespace = text(raw, "metadata.namespace")
     if resource in (PODS, POD_CLIQUES):
         if name := labels_of(raw).get(POD_GANG):
             yield namespace, name
+    elif resource == POD_GROUPS:
+        if children.get(POD_GANGS, namespace, text(raw, "metadata.name")) is not None:
+            yield namespace, text(raw, "metadata.name")
     elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
         yield from ((namespace, name) for name in _scaled_gangs(raw, namespace, children))
 

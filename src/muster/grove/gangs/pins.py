@@ -15,6 +15,7 @@ from muster.grove.gangs.gates import GateHold
 from muster.workloads.types import Children, Raw, Remove
 
 TOPOLOGY_NOT_FOUND, DOMAIN_UNKNOWN, PIN_CONFLICT = "TopologyNotFound", "BaseDomainUnknown", "NodeSelectorConflict"
+PLACE_UNKNOWN = (TOPOLOGY_NOT_FOUND, DOMAIN_UNKNOWN)  # reasons that no change of a pod ends
 Pin = Mapping[str, str]  # node labels; empty: nothing is required
 
 
