@@ -1,5 +1,6 @@
 """The status of a PodClique: counts, conditions and their times."""
 
+from collections.abc import Callable
 from typing import Any
 
 from muster.api import names
@@ -147,7 +148,8 @@ def test_a_scale_below_the_minimum_is_explained() -> None:
 def test_reconciling_again_changes_nothing() -> None:
     """Else the status would be written again and again."""
     cliques = started()
-    for change in (lambda: None, cliques.bind, cliques.ready):
+    changes: tuple[Callable[[], object], ...] = (lambda: None, cliques.bind, cliques.ready)
+    for change in changes:
         change()
         cliques.settle_cliques()
         before = cliques.status()

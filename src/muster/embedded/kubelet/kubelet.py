@@ -38,6 +38,7 @@ from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.kube.errors import ApiError, is_another_object
 
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
+AT_ONCE = 32  # pods and nodes
 RETRY_DELAY = timedelta(seconds=1)
 ORPHAN_DELAY = timedelta(seconds=1)  # before a pod is orphaned: its node may be watched later than the pod
 TERMINAL_PHASES = ("Succeeded", "Failed")
@@ -200,14 +201,23 @@ class Kubelets:
 
     async def _process_due(self) -> None:
         while True:
-            while self._due and self._due[0][0] <= self._clock.now():
-                _, _, key = heapq.heappop(self._due)
-                try:
-                    await self._process(key)
-                except ApiError:
-                    self._push(self._clock.now() + RETRY_DELAY, key)
+            while keys := self._pop_due():
+                await asyncio.gather(*map(self._attempt, keys))
             self._woken.clear()
             await self._clock.wait(self._woken, self._due[0][0] if self._due else None)
+
+    def _pop_due(self) -> list[Key]:
+        """What is due now, as many as are processed at once: nodes have a kubelet each."""
+        keys: dict[Key, None] = {}
+        while self._due and self._due[0][0] <= self._clock.now() and len(keys) < AT_ONCE:
+            keys[heapq.heappop(self._due)[2]] = None
+        return list(keys)
+
+    async def _attempt(self, key: Key) -> None:
+        try:
+            await self._process(key)
+        except ApiError:
+            self._push(self._clock.now() + RETRY_DELAY, key)
 
     async def _process(self, key: Key) -> None:
         """Run the step of a pod, if it is still due; with an empty namespace, write the readiness of a node."""
