@@ -61,8 +61,8 @@ def _roles(outline: SetOutline) -> Iterator[Problem]:
         role, place = clique.spec.role_name, f"{at}.spec.roleName"
         if not role:
             yield Problem(place, "is missing", hint=f"what its pods do, such as `{clique.name[:63]}`", rule="R4")
-        elif first.setdefault(role, clique.name) != clique.name:
-            says = f"`{role[:80]}` is the role of clique `{first[role][:63]}` already"
+        elif first.setdefault(role, at) != at:
+            says = f"`{role[:80]}` is the role of {first[role]} already"
             yield Problem(place, says, hint="each clique has a role of its own", rule="R4")
 
 
