@@ -15,7 +15,6 @@ from muster.api.fields import integer, texts
 from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, PODS, Resource
 from muster.grove.health import BREACHED, CLIQUE_SCHEDULED, HealthCondition, observed_healthy, with_conditions
 from muster.grove.table import GROVE
-from muster.kube.controller.controller_runtime import pruned
 from muster.workloads.conditions import timestamp
 from muster.workloads.expansion import controller_uid
 from muster.workloads.merge_patch import merged
@@ -376,6 +375,14 @@ def _is_satisfied(raw: Raw) -> bool:
     counts = (integer(raw, "status.scheduledReplicas"), integer(raw, "status.readyReplicas"))
     is_current = text_of(raw, "currentPodTemplateHash") == raw["metadata"]["labels"][names.TEMPLATE_HASH]
     return counts == (replicas, replicas) and is_current
+
+
+def pruned(value: object) -> object:
+    """A status as the runtime compares it: without what is zero or empty, as API servers leave that out."""
+    if isinstance(value, dict):
+        inner = {name: pruned(field) for name, field in value.items() if field not in (0, "", None, {}, [])}
+        return {name: field for name, field in inner.items() if field != []}
+    return [pruned(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def removed_names(actions: Iterable[Action], resource: Resource) -> list[str]:

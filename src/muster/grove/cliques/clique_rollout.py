@@ -45,7 +45,7 @@ def roll_out(clique: Raw, pods: CliquePods, is_automatic: bool, now: datetime) -
     is_allowed = pods.ready >= min(minimum_of(clique), replicas) and len(pods.live) <= replicas
     if selected is not None:
         return CliqueRollout((selected,) if is_allowed else (), progress, is_under_way=True)
-    if not _is_replaced(progress, pods):
+    if not _is_replaced(progress, pods, replicas):
         return CliqueRollout((), progress, is_under_way=True)
     if not outdated:
         return CliqueRollout((), _ended(progress, now))
@@ -83,15 +83,15 @@ def _selected_pod(progress: Raw, pods: CliquePods) -> CliquePod | None:
     return next((pod for pod in pods.live if pod.name == current and not pod.is_updated), None)
 
 
-def _is_replaced(progress: Raw, pods: CliquePods) -> bool:
-    """Whether a ready pod is in place of the one that was selected last."""
+def _is_replaced(progress: Raw, pods: CliquePods, replicas: int) -> bool:
+    """Whether a ready pod is in place of the one that was selected last, as far as the clique was not scaled in."""
     if not text(progress, "readyPodsSelectedToUpdate.current"):
         return True
     replaced = len(strings(progress, "readyPodsSelectedToUpdate.completed"))
     updated = [pod for pod in pods.live if pod.is_updated]
     if replaced >= MOST_COMPLETED:
         return all(pod.is_ready for pod in updated)
-    return sum(pod.is_ready for pod in updated) > replaced
+    return sum(pod.is_ready for pod in updated) >= min(replaced + 1, replicas)
 
 
 def _select(progress: Raw, name: str) -> Raw:
