@@ -52,16 +52,23 @@ async def registered(cluster: Cluster, port: int, *, converting: bool = False) -
     await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
     await put(cluster, SECRETS, next(raw for raw in manifests("30-config.yaml") if raw["kind"] == "Secret"))
     await put(cluster, SERVICES, local_service())
-    raws = [*manifests("60-webhook.yaml"), *(manifests("optional/conversion.yaml") if converting else [])]
-    for resource, raw in zip(CONFIGURATIONS, raws, strict=False):
+    files = ("60-webhook.yaml", "70-grove-webhook.yaml", *(("optional/conversion.yaml",) if converting else ()))
+    kinds = {resource.kind: resource for resource in CONFIGURATIONS}
+    for raw in (raw for name in files for raw in manifests(name)):
         for hook in raw["webhooks"]:
             hook["clientConfig"]["service"]["port"] = port
-        await put(cluster, resource, raw)
+        await put(cluster, kinds[raw["kind"]], raw)
     try:
         yield
     finally:
-        for resource in CONFIGURATIONS:
-            await gone(cluster, resource, "", "muster")
+        await unregister(cluster)
+
+
+async def unregister(cluster: Cluster) -> None:
+    """No webhook of ours is asked any more."""
+    for resource in CONFIGURATIONS:
+        for name in ("muster", "muster-grove", "muster-pods"):
+            await gone(cluster, resource, "", name)
 
 
 async def gone(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:

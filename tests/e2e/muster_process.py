@@ -11,11 +11,20 @@ import yaml
 
 from muster.api.resources import LEASES, SECRETS, Resource
 from muster.kube.cluster import Cluster, Raw
-from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
-from tests.e2e.installed import HOME, ask, free_port, gone, local_service, manifests, put
+from tests.e2e.installed import HOME, ask, free_port, gone, local_service, manifests, put, unregister
 from tests.support.apiserver.apiserver import ApiServer
 
-FILES = ("00-namespace", "10-crds", "20-rbac", "30-config", "40-service", "50-deployment", "60-webhook")
+FILES = (
+    "00-namespace",
+    "10-crds",
+    "15-grove-crds",
+    "20-rbac",
+    "30-config",
+    "40-service",
+    "50-deployment",
+    "60-webhook",
+    "70-grove-webhook",
+)
 OPTIONS = ("optional/conversion", "optional/grouping")  # webhook configurations that muster updates
 
 
@@ -42,9 +51,7 @@ async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for resource in CONFIGURATIONS:
-            await gone(cluster, resource, "", "muster")
-        await gone(cluster, CONFIGURATIONS[1], "", "muster-pods")
+        await unregister(cluster)
 
 
 def configuration(webhook_port: int, scheduler: str) -> str:
