@@ -9,11 +9,13 @@ from datetime import datetime
 from msgspec import Struct
 
 from muster.api.fields import at, integer, mapping, text
+from muster.grove.health import is_scaled_below_minimum
 from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView
 from muster.workloads.conditions import timestamp
 from muster.workloads.types import Raw
 
 SELECTED = "readyReplicaIndicesSelectedToUpdate"
+MOST_COMPLETED = 1_000  # replaced replicas that the status holds
 
 
 class GroupRollout(Struct, frozen=True):
@@ -45,7 +47,7 @@ def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], n
     if selected is not None and not _is_replaced(group, selected):
         return GroupRollout(True, doomed, _counted(group, started))
     ready = [replica.index for replica in outdated if replica.health.is_available]
-    if ready and _available(group) >= group.minimum:
+    if ready and _available(group) >= min(group.minimum, len(group.replicas)):
         return GroupRollout(True, doomed, _counted(group, _selecting(started, selected, ready[0])))
     if outdated:
         return GroupRollout(True, doomed, _counted(group, started))
@@ -58,11 +60,15 @@ def _selected(progress: Raw) -> int | None:
 
 
 def _is_replaced(group: GroupView, index: int) -> bool:
-    """Whether a replica has the latest template and is available; one that was scaled in needs no more."""
+    """Whether a replica has the latest template and is available; one that was scaled in needs no more.
+
+    A clique that is scaled below its minimum is never available, and must not hold up the others.
+    """
     if index >= len(group.replicas):
         return True
-    health = group.replicas[index].health
-    return health.is_updated and health.is_available
+    replica = group.replicas[index]
+    is_available = replica.health.is_available or any(map(is_scaled_below_minimum, replica.present()))
+    return replica.health.is_updated and is_available
 
 
 def _available(group: GroupView) -> int:
@@ -80,7 +86,7 @@ def _started(group: GroupView, now: datetime) -> Raw:
 
 def _selecting(progress: Raw, last: int | None, index: int) -> Raw:
     completed = [] if last is None else [*mapping(progress, SELECTED).get("completed", ()), last]
-    return {**progress, SELECTED: {"current": index, "completed": completed}, "updateEndedAt": None}
+    return {**progress, SELECTED: {"current": index, "completed": completed[-MOST_COMPLETED:]}, "updateEndedAt": None}
 
 
 def _ended(progress: Raw, now: datetime) -> Raw:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.api.fields import integer, items, mapping, text, texts
 from muster.api.names import TEMPLATE_HASH
+from muster.grove.health import is_scaled_below_minimum
 from muster.grove.sets.set_view import SetReplicaView, SetView
 from muster.workloads.conditions import timestamp
 from muster.workloads.types import Raw
@@ -67,7 +68,9 @@ def _current(progress: Raw, count: int) -> int | None:
 
 
 def _is_done(replica: SetReplicaView) -> bool:
-    return replica.health.is_updated and replica.health.is_available
+    """Whether a replica is updated and available; what is scaled below its minimum is never, and holds up no other."""
+    is_available = replica.health.is_available or any(map(is_scaled_below_minimum, replica.parts()))
+    return replica.health.is_updated and is_available
 
 
 def _started(before: Raw, now: datetime) -> Raw:

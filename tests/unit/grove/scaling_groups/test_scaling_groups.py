@@ -242,6 +242,15 @@ def test_replicas_that_come_during_an_update_have_the_latest_template() -> None:
     assert status(grove)["updatedReplicas"] == 3
 
 
+def test_a_group_that_is_scaled_below_its_minimum_is_still_updated() -> None:
+    grove = running(the_set(3, minimum=2))
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, GROUP, 1)
+    grove.update_image(NEW)
+    grove.report_all()
+    assert status(grove)["updatedReplicas"] == 1
+    assert grove.status(POD_CLIQUE_SETS)["updateProgress"]["updateEndedAt"]
+
+
 def test_on_delete_cliques_are_updated_in_place() -> None:
     grove = running(the_set(update_strategy="OnDelete"))
     grove.update_image(NEW)

@@ -210,3 +210,13 @@ def test_an_update_of_a_set_that_is_scaled_to_zero_is_over_at_once() -> None:
     assert progress(grove)["updateEndedAt"]
     grove.scale(POD_CLIQUE_SETS, "w", 1)
     assert updated(grove) == ["w-0-a"]
+
+
+def test_a_clique_that_is_scaled_below_its_minimum_does_not_hold_up_an_update() -> None:
+    """It is never available; its condition says why."""
+    grove = running(pod_clique_set(clique("a", 2, 2), replicas=2))
+    grove.scale(POD_CLIQUES, "w-0-a", 1)
+    grove.update_image(NEW)
+    grove.report("w-0-a", "w-1-a", scheduled=1)
+    assert current(grove) == [1]
+    assert grove.status(POD_CLIQUE_SETS)["availableReplicas"] == 0
