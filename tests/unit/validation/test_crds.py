@@ -84,3 +84,57 @@ def test_fields_of_older_dialects_are_rejected_not_dropped() -> None:
     rules = {rule["rule"] for rule in spec["x-kubernetes-validations"]}
     assert {"!has(self.subgroups)", "!has(self.topologyConstraints)"} <= rules
     assert {"subgroups", "topologyConstraints"} <= set(spec["properties"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "wide"),
+    [
+        ("PodCliqueSet", ["Replicas", "Available", "Updated", "Age"], []),
+        (
+            "PodClique",
+            ["MinAvail", "Replicas", "Ready", "Scheduled", "Updated", "Age"],
+            ["Gated", "MinBreached"],
+        ),
+        ("PodCliqueScalingGroup", ["MinAvail", "Replicas", "Available", "Scheduled", "Updated", "Age"], []),
+        ("PodGang", ["Phase", "Age"], []),
+        ("ClusterTopologyBinding", ["Domains", "Age"], []),
+    ],
+)
+def test_groves_kinds_print_what_their_users_know(kind: str, shown: list[str], wide: list[str]) -> None:
+    """`kubectl get`, and more with `-o wide`."""
+    columns = ALL[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert [column["name"] for column in columns if not column.get("priority")] == shown
+    assert [column["name"] for column in columns if column.get("priority")] == wide
+
+
+def test_sets_cliques_and_groups_are_scaled_by_selectors_of_their_status() -> None:
+    """Autoscalers read them; nothing else has a scale."""
+    scales = {
+        kind: crd["spec"]["versions"][0].get("subresources", {}).get("scale", {}).get("labelSelectorPath")
+        for kind, crd in ALL.items()
+    }
+    assert {kind: path for kind, path in scales.items() if path} == {
+        "PodCliqueSet": ".status.hpaPodSelector",
+        "PodClique": ".status.hpaPodSelector",
+        "PodCliqueScalingGroup": ".status.selector",
+    }
+
+
+def test_fields_that_are_not_supported_are_rejected_not_dropped() -> None:
+    """R8: the API server would prune what no schema knows."""
+    template = whole("PodCliqueSet")["properties"]["spec"]["properties"]["template"]
+    parts = {
+        "set": template,
+        "clique": template["properties"]["cliques"]["items"],
+        "group": template["properties"]["podCliqueScalingGroups"]["items"],
+    }
+    fields = {
+        "set": ["resourceClaimTemplates", "resourceSharing"],
+        "clique": ["resourceSharing", "rollingUpdate"],
+        "group": ["resourceSharing", "rollingUpdate", "terminationDelay"],
+    }
+    for name, part in parts.items():
+        rules = " ".join(rule["rule"] for rule in part["x-kubernetes-validations"])
+        for field in fields[name]:
+            assert field in part["properties"]
+            assert f"!has(self.{field})" in rules

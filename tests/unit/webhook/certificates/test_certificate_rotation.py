@@ -506,6 +506,20 @@ async def test_pods_are_created_whatever_becomes_of_the_webhook(seconds: int, wr
     assert {hook["failurePolicy"] for hook in shelf.hooks()} == {"Fail"}
 
 
+async def test_the_webhooks_of_grove_fail_as_those_of_podgroups() -> None:
+    """They are configurations of their own, and trusted in the same way."""
+    shelf = Shelf()
+    hooks = [{"name": "validate-grove.muster.dev", "clientConfig": {"service": {"name": "muster-webhook"}}}]
+    for resource in CONFIGURATIONS:
+        shelf.store.create(resource, {"metadata": {"name": "muster-grove"}, "webhooks": hooks})
+    authority = issue(SETTINGS, NOW).authority
+    assert await inject(shelf, Webhook(), authority, NOW) == 2
+    for resource in CONFIGURATIONS:
+        (hook,) = shelf.store.get(resource, "", "muster-grove")["webhooks"]
+        assert hook["failurePolicy"] == "Fail"
+        assert base64.b64decode(hook["clientConfig"]["caBundle"]) == authority
+
+
 # showing ------------------------------------------------------------------------------------------------------------
 
 
