@@ -263,6 +263,13 @@ class GroveCluster:
                 self._reconcile(key)
         raise AssertionError(f"the controllers do not settle: {self._queue}")
 
+    def restart(self) -> None:
+        """Another process takes over: it knows what is written, and looks at everything."""
+        self._queue.clear()
+        self._again.clear()
+        for key in self.objects:
+            self._enqueue(key)
+
     def _reconcile(self, key: Key) -> None:
         owner = self.objects[key]
         self._again.pop(key, None)

@@ -71,9 +71,10 @@ def is_breached(raw: Raw) -> bool:
 
 def breached_since(raw: Raw) -> datetime | None:
     """Since when a clique or a group has been below its minimum; None: it is not."""
-    if not is_breached(raw):
+    condition = find_condition(raw, BREACHED)
+    if condition is None or condition.get("status") != TRUE:
         return None
-    return parse_time(text(find_condition(raw, BREACHED), "lastTransitionTime"))
+    return parse_time(text(condition, "lastTransitionTime"))
 
 
 def minimum_of(raw: Raw) -> int:

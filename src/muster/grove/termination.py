@@ -52,9 +52,10 @@ def wait_for(raws: Iterable[Raw | None], delay: timedelta, now: datetime) -> Bre
 
 def _regressed_since(raw: Raw) -> datetime | None:
     """Since when something that was healthy has not been so, and nothing is done about it yet."""
-    if is_terminating(raw) or not was_healthy(raw) or is_scaled_below_minimum(raw):
+    since = breached_since(raw)
+    if since is None or is_terminating(raw) or not was_healthy(raw) or is_scaled_below_minimum(raw):
         return None
-    return None if is_condition_true(raw, TERMINATING) else breached_since(raw)
+    return None if is_condition_true(raw, TERMINATING) else since
 
 
 def shortest(waits: Iterable[BreachWait]) -> float | None:

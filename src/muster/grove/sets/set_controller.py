@@ -53,7 +53,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
     existing = sum(len(objects) for objects in seen.values())
     if is_terminating(raw):
         return bounded(_deletion(raw, seen), existing, None)
-    view = view_set(raw, children)
+    view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
     waits = {replica.index: wait_for(replica.parts(), termination_delay(view.pcs), now) for replica in view.replicas}
     waits = {index: wait for index, wait in waits.items() if index != rollout.current}

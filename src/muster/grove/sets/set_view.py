@@ -8,7 +8,7 @@ from muster.api.decoding import decode
 from muster.api.fields import integer, text, texts
 from muster.api.grove.pod_clique_set import ON_DELETE, PodCliqueSet
 from muster.api.names import GENERATION_HASH
-from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES
+from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES, Resource
 from muster.grove.clique_objects import TemplateHashes, template_hashes
 from muster.grove.health import CliqueHealth, all_of, clique_health, is_breached, minimum_of
 from muster.grove.layout import ReplicaLayout, lay_out
@@ -60,11 +60,10 @@ class SetView(Struct, frozen=True):
         return self.cliques.get(name) or self.members.get(name)
 
 
-def view_set(raw: Raw, children: Children) -> SetView:
-    """A set with what belongs to it."""
+def view_set(raw: Raw, own: Mapping[Resource, Mapping[str, Raw]], children: Children) -> SetView:
+    """A set with what belongs to it. `own`: its direct children, by kind and name."""
     pcs = decode(raw, PodCliqueSet)[0]
-    cliques = {name_of(clique): clique for clique in children.of(raw, POD_CLIQUES)}
-    groups = {name_of(group): group for group in children.of(raw, POD_CLIQUE_SCALING_GROUPS)}
+    cliques, groups = own[POD_CLIQUES], own[POD_CLIQUE_SCALING_GROUPS]
     members = {name_of(clique): clique for group in groups.values() for clique in children.of(group, POD_CLIQUES)}
     layout = lay_out(pcs, {name: integer(group, "spec.replicas", 1) for name, group in groups.items()})
     hashes = template_hashes(pcs)
