@@ -34,7 +34,7 @@ async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     await client.close()
 
 
-async def until_asked(apiserver: ApiServer) -> None:
+async def until_reviewed(apiserver: ApiServer) -> None:
     """Until the API server calls this webhook, and trusts it."""
 
     async def is_denied() -> bool:
@@ -49,7 +49,7 @@ async def test_a_set_is_stored_with_its_defaults_and_refused_with_every_problem(
     """What a gang needs is stored when it is created; what no CRD can say is refused with path and hint."""
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
-        await until_asked(apiserver)
+        await until_reviewed(apiserver)
         refused = await ask(apiserver, "POST", PATH, INVALID)
         made = await ask(
             apiserver, "POST", PATH, a_set(clique("a", 3), clique("b"), groups=[group("g", "b", replicas=2)])

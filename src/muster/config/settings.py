@@ -301,7 +301,7 @@ class Certificates(Wire, frozen=True):
 
 
 class Webhook(Wire, frozen=True):
-    """The admission webhook for PodGroups, Queues and Topologies (V)."""
+    """The admission webhook for PodGroups, Queues, Topologies (V) and PodCliqueSets (R)."""
 
     enabled: Annotated[bool, doc("Without it, only the rules in the CRDs are enforced.")] = True
     host: Annotated[str, doc("The address to listen on; in a pod every address, so that the Service reaches it.")] = (
