@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from muster.api import names
-from muster.api.fields import integer, texts
+from muster.api.fields import integer, text, texts
 from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, PODS, Resource
 from muster.grove.health import BREACHED, CLIQUE_SCHEDULED, HealthCondition, observed_healthy, with_conditions
 from muster.grove.table import GROVE
@@ -175,7 +175,7 @@ class GroveCluster:
             HealthCondition(BREACHED, str(is_breached), reason if is_breached else "SufficientReadyPods", ""),
             *([observed_healthy("")] if is_scheduled and needed else []),
         ]
-        old = text_of(raw, "currentPodTemplateHash")
+        old = text(raw, "status.currentPodTemplateHash")
         status = {
             "replicas": integer(raw, "spec.replicas", 1),
             "scheduledReplicas": scheduled,
@@ -371,16 +371,10 @@ def _key(resource: Resource, name: str) -> Key:
     return resource, NAMESPACE if resource.namespaced else "", name
 
 
-def text_of(raw: Raw, field: str) -> str:
-    """A text in the status of an object; empty where there is none."""
-    value = raw.get("status", {}).get(field)
-    return value if isinstance(value, str) else ""
-
-
 def _is_satisfied(raw: Raw) -> bool:
     replicas = integer(raw, "spec.replicas", 1)
     counts = (integer(raw, "status.scheduledReplicas"), integer(raw, "status.readyReplicas"))
-    is_current = text_of(raw, "currentPodTemplateHash") == raw["metadata"]["labels"][names.TEMPLATE_HASH]
+    is_current = text(raw, "status.currentPodTemplateHash") == raw["metadata"]["labels"][names.TEMPLATE_HASH]
     return counts == (replicas, replicas) and is_current
 
 
