@@ -256,7 +256,7 @@ def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:
-    """Every problem of a PodGroup, Queue or Topology; as an update where `old` is given. Never raises."""
+    """Every problem of a PodGroup, Queue, Topology or PodCliqueSet; as an update where `old` is given. Never raises."""
     if around is not None:
         _must_be_objects("validate", around)
     return list(check(raw, old, _context(around)))

@@ -285,6 +285,21 @@ def test_a_very_short_termination_delay_is_said() -> None:
     assert (problem.severity, problem.at) == ("warning", "spec.template.terminationDelay")
 
 
+@pytest.mark.parametrize(
+    ("change", "at", "hint"),
+    [
+        (in_clique(0, minAvailible=1), f"{CLIQUES}[0].spec.minAvailible", "did you mean `minAvailable`?"),
+        (in_group(cliquesNames=["a"]), f"{GROUPS}[0].cliquesNames", "did you mean `cliqueNames`?"),
+        (in_template(startupType="x", terminationdelay="1h"), "spec.template.terminationdelay", "`terminationDelay`"),
+    ],
+    ids=["clique", "group", "template"],
+)
+def test_a_field_that_looks_misspelt_is_said(change: Change, at: str, hint: str) -> None:
+    """It is ignored: a gang would need other numbers than its manifest says."""
+    said = [problem for problem in warnings(changed(inference(), change)) if problem.at == at]
+    assert [hint in problem.hint for problem in said] == [True]
+
+
 # topology -----------------------------------------------------------------------------------------------------------
 
 
@@ -522,6 +537,14 @@ def test_a_scale_below_the_minimum_is_refused_but_for_zero(
     """So few are never scheduled (R9)."""
     raw = manifest(resource, "w-0-a", {"replicas": replicas, "minAvailable": 3, **more})
     assert places(errors(raw), "R9") == (["spec.replicas"] if is_refused else [])
+
+
+def test_a_stored_scale_below_the_minimum_can_be_changed_in_all_else() -> None:
+    """It may be older than the rule; its labels are still its user's."""
+    stored = manifest(POD_CLIQUES, "w-0-a", {"replicas": 1, "minAvailable": 3, "roleName": "a", "podSpec": {}})
+    labelled = {**stored, "metadata": {"name": "w-0-a", "labels": {"a": "b"}}}
+    assert errors(labelled, stored) == []
+    assert places(warnings(labelled, stored), "R9") == ["spec.replicas"]
 
 
 # names that collide -------------------------------------------------------------------------------------------------

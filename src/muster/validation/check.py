@@ -21,7 +21,7 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.validation import capacity_warnings, podgroup, queue, topology, update, warnings
 from muster.validation.context import ValidationContext
-from muster.validation.grove import children, pod_clique_set, topology_bindings
+from muster.validation.grove import children, misspellings, pod_clique_set, topology_bindings, updates
 from muster.validation.grove.defaults import with_set_defaults
 from muster.validation.pods import pod
 from muster.validation.problem import Problem, listed
@@ -73,14 +73,13 @@ def _judge(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Itera
 def _grove(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
     match value:
         case PodCliqueSet():
+            yield from misspellings.judge(raw, PodCliqueSet)
             yield from pod_clique_set.judge(value, raw, old, context)
-        case PodClique():
-            yield from children.judge_clique(value)
-        case PodCliqueScalingGroup():
-            yield from children.judge_group(value)
-        case PodGang():
-            yield from children.judge_gang(value)
+        case PodClique() | PodCliqueScalingGroup() | PodGang():
+            stored = children.judge(decode(old, type(value))[0]) if isinstance(old, dict) else ()
+            yield from updates.ratchet(tuple(children.judge(value)), tuple(stored))
         case ClusterTopologyBinding():
+            yield from misspellings.judge(raw, ClusterTopologyBinding)
             yield from topology_bindings.judge(value)
         case _:
             pass

@@ -33,7 +33,7 @@ from muster.api.resources import (
     Resource,
 )
 from muster.api.topology import Topology, TopologySpec
-from muster.validation.grove import crd_rules
+from muster.validation import grove_crd_rules
 
 Schema = dict[str, Any]
 QUANTITY: Schema = {
@@ -62,7 +62,7 @@ def _rule(rule: str, message: str) -> Schema:
 # without its tree would start far too early. So the schema knows them, for a converting webhook, and refuses them.
 _ANY: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 FIELDS: Mapping[type[Wire], Mapping[str, Schema]] = {
-    **crd_rules.FIELDS,
+    **grove_crd_rules.FIELDS,
     PodGroupSpec: {
         "subgroups": {
             "type": "array",
@@ -91,7 +91,7 @@ _ONE_MINIMUM = [
 ]
 _TOP = "self.subGroups.filter(g, !has(g.parent) || g.parent == '')"
 CEL: Mapping[type[Wire], list[Schema]] = {
-    **crd_rules.CEL,
+    **grove_crd_rules.CEL,
     PodGroupSpec: [
         *_ONE_MINIMUM,
         _ratchet(
@@ -148,7 +148,7 @@ def _column(name: str, path: str, kind: str = "string") -> Schema:
 
 _AGE = _column("Age", ".metadata.creationTimestamp", "date")
 PRINTER_COLUMNS: Mapping[type[Wire], list[Schema]] = {
-    **crd_rules.PRINTER_COLUMNS,
+    **grove_crd_rules.PRINTER_COLUMNS,
     PodGroup: [
         _column("Queue", ".spec.queue"),
         _column("Min-Pods", ".spec.minMember", "integer"),
@@ -228,10 +228,10 @@ def _crd(kind: type[Wire], resource: Resource, short_name: str) -> Schema:
 def _subresources(kind: type[Wire]) -> Schema:
     """The status, where the type has one, and the scale of what autoscalers may scale."""
     status: Schema = {"status": {}} if "status" in kind.__struct_fields__ else {}
-    if kind not in crd_rules.SELECTORS:
+    if kind not in grove_crd_rules.SELECTORS:
         return status
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    return {**status, "scale": {**paths, "labelSelectorPath": crd_rules.SELECTORS[kind]}}
+    return {**status, "scale": {**paths, "labelSelectorPath": grove_crd_rules.SELECTORS[kind]}}
 
 
 def _object(kind: type[Wire]) -> Schema:

@@ -8,18 +8,19 @@ from muster.api.grove.pod_gang import PodGang
 from muster.validation.problem import Problem, listed
 
 
-def judge_clique(clique: PodClique) -> Iterator[Problem]:
-    """Every problem of a PodClique."""
-    yield from _scale(clique.spec.replicas, clique.spec.min_available, "pods")
+def judge(child: PodClique | PodCliqueScalingGroup | PodGang) -> Iterator[Problem]:
+    """Every problem of one of them."""
+    match child:
+        case PodClique(spec=spec):
+            yield from _scale(spec.replicas, spec.min_available, "pods")
+        case PodCliqueScalingGroup():
+            yield from _scale(child.spec.replicas, child.spec.min_available, "replicas")
+        case PodGang():
+            yield from _gang(child)
 
 
-def judge_group(group: PodCliqueScalingGroup) -> Iterator[Problem]:
-    """Every problem of a PodCliqueScalingGroup."""
-    yield from _scale(group.spec.replicas, group.spec.min_available, "replicas")
-
-
-def judge_gang(gang: PodGang) -> Iterator[Problem]:
-    """Every problem of a PodGang: groups by names of their own, and constraints on groups that exist."""
+def _gang(gang: PodGang) -> Iterator[Problem]:
+    """Groups have names of their own, and constraints are on groups that exist."""
     names: set[str] = set()
     for i, part in enumerate(gang.spec.podgroups):
         at = f"spec.podgroups[{i}]"
