@@ -86,7 +86,7 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     grouper = build_grouper(settings, cluster, scheduler, measured) if groups else None
     group_pod = PodAdmission(grouper.assigner).mark if grouper and settings.webhook.group_pods else leave_ungrouped
     operator = attach_operator(settings.grove, cluster, scheduler)
-    servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod)
+    servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod, operator)
     progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
     begin = [part.lead for part in (grouper, operator) if part is not None]
     election = {"leader election": partial(compete, leader, scheduler, progress, begin)} if leader else {}

@@ -1,17 +1,27 @@
 """Grove's controllers beside a scheduler: they get every event of its watches."""
 
+from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS
 from muster.config.settings import GroveOperator
 from muster.controllers.grove.operator import build_operator
 from muster.kube.cluster import Cluster
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.scheduler.loop import Scheduler
+from muster.validation.context import ReadOthers
 
 
 def attach_operator(settings: GroveOperator, cluster: Cluster, scheduler: Scheduler) -> ControllerRuntime | None:
     """The operator beside this scheduler; None: it is switched off."""
     if not settings.enabled or scheduler.settings.dry_run:
         return None
-    operator = build_operator(cluster, settings, scheduler.leadership, scheduler.settings.scheduler_names)
+    write_pool = scheduler.applier.write_pool
+    names = scheduler.settings.scheduler_names
+    operator = build_operator(cluster, settings, scheduler.leadership, names, lambda: write_pool.is_sending)
     scheduler.watched.listeners.append(operator.handle)
     scheduler.yield_to(lambda: operator.is_writing)
     return operator
+
+
+def reader_of(operator: ControllerRuntime | None) -> ReadOthers | None:
+    """Bindings and sets as the operator sees them; None: they are not all known."""
+    kinds = (CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS)
+    return operator.every if operator is not None and all(map(operator.has_listed, kinds)) else None

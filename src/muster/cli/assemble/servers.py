@@ -6,9 +6,11 @@ from functools import partial
 
 from starlette.applications import Starlette
 
+from muster.cli.assemble.grove_operator import reader_of
 from muster.cli.tasks import Loop
 from muster.config.settings import Config, Observability, Webhook
 from muster.kube.cluster import Cluster
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.observability import health, metrics
 from muster.observability.asgi_server import listen
 from muster.scheduler.leader_election import Leader
@@ -17,6 +19,7 @@ from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import build_source
+from muster.webhook.cluster_context import ContextProvider
 from muster.webhook.pod_review import GroupPod, leave_ungrouped
 
 
@@ -27,6 +30,7 @@ def build_servers(
     leader: Leader | None,
     measured: metrics.Metrics,
     group_pod: GroupPod = leave_ungrouped,
+    operator: ControllerRuntime | None = None,
 ) -> dict[str, Loop]:
     """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
     has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
@@ -37,7 +41,8 @@ def build_servers(
     if has_webhook:
         certificate = ServedCertificate()
         ready.append(certificate)
-        webhook = _webhook_loops(settings.webhook, cluster, scheduler, certificate, measured, others, group_pod)
+        context = partial(_validation_context, scheduler, operator)
+        webhook = _webhook_loops(settings.webhook, cluster, context, certificate, measured, others, group_pod)
     return {**_observability_loops(settings.observability, scheduler, ready, measured, first), **webhook}
 
 
@@ -80,7 +85,7 @@ def _observability_loops(
 def _webhook_loops(
     settings: Webhook,
     cluster: Cluster,
-    scheduler: Scheduler,
+    context: ContextProvider,
     certificate: ServedCertificate,
     measured: metrics.Metrics,
     listeners: list[socket.socket],
@@ -89,12 +94,12 @@ def _webhook_loops(
     rotation = CertificateRotation(
         certificate, build_source(settings.certificates, cluster), cluster, settings, measured
     )
-    app = handlers.build_app(settings, partial(_validation_context, scheduler), measured, group_pod)
+    app = handlers.build_app(settings, context, measured, group_pod)
     server = handlers.build_server(app, settings.host, settings.port, certificate)
     return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
 
 
-def _validation_context(scheduler: Scheduler) -> ValidationContext:
+def _validation_context(scheduler: Scheduler, operator: ControllerRuntime | None) -> ValidationContext:
     """The scheduler's cache, as the context of an admission review; whole once every kind is listed."""
-    cache = scheduler.watched.cache
-    return ValidationContext(cache.objects, cache.pods_of, whole=scheduler.synced)
+    cache, synced = scheduler.watched.cache, scheduler.synced
+    return ValidationContext(cache.objects, cache.pods_of, whole=synced, read_others=reader_of(operator))

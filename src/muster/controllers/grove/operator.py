@@ -5,7 +5,7 @@ only pods of PodCliqueSets. Rule 2: beside another operator only PodGangs are re
 another scheduler are another operator's, with all that becomes of them.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -29,9 +29,13 @@ NODE_FIELDS = ("name", "uid", "resourceVersion", "labels")
 
 
 def build_operator(
-    cluster: Cluster, settings: GroveOperator, leadership: Leadership | None, schedulers: Sequence[str]
+    cluster: Cluster,
+    settings: GroveOperator,
+    leadership: Leadership | None,
+    schedulers: Sequence[str],
+    is_binding: Callable[[], bool] = lambda: False,
 ) -> ControllerRuntime:
-    """Grove's controllers; `handle` has to get every event of the kinds in `FED`."""
+    """Grove's controllers; `handle` has to get every event of the kinds in `FED`. Statuses wait for bindings."""
     return ControllerRuntime(
         cluster,
         controllers_of(settings, schedulers),
@@ -41,6 +45,7 @@ def build_operator(
         partial(kept, frozenset(schedulers)),
         FIELD_MANAGER,
         WORKERS,
+        is_binding,
     )
 
 

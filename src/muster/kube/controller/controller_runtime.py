@@ -18,6 +18,7 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
 from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.controller.orphan_collector import OrphanCollector
+from muster.kube.controller.status_queue import StatusQueue
 from muster.kube.errors import ApiError
 from muster.kube.event_recorder import EventRecorder, event
 from muster.kube.leadership import AlwaysLeading, Leadership, leads_in, within_leadership
@@ -28,7 +29,8 @@ from muster.workloads.types import Controller, Create, Key, Remove, Update, kind
 
 WORKERS = 8
 EXPIRE_SECONDS = 60.0
-STATUS_SECONDS = 30.0  # that writing a status may take
+EVENT_SECONDS = 30.0  # that writing an event may take
+STATUS_RETRY_SECONDS = 0.5  # after a status was refused
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
 
@@ -41,6 +43,7 @@ class ControllerRuntime:
     """Runs the controllers of these kinds. `run` until cancelled.
 
     `fed` are kinds that `handle` gets from somebody else's watches. `keep`: what is kept of an object; None: nothing.
+    Statuses wait while actions are in flight, or `is_busy`.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class ControllerRuntime:
         keep: Callable[[Resource, Raw], Raw | None] = lambda _, raw: raw,
         field_manager: str = FIELD_MANAGER,
         workers: int = WORKERS,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster, self._controllers, self._now, self._workers = cluster, dict(controllers), now, workers
         self._leadership: Leadership = leadership or AlwaysLeading()
@@ -61,6 +65,14 @@ class ControllerRuntime:
         self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
         self._events = EventRecorder(cluster, time.monotonic)
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._statuses = StatusQueue(
+            cluster,
+            self.cache,
+            self._leadership,
+            time.monotonic,
+            lambda: self.is_writing or is_busy(),
+            lambda key: self._queue.add_later(key, STATUS_RETRY_SECONDS),
+        )
         kinds = dict.fromkeys(kind for controller in controllers.values() for kind in kinds_of(controller))
         self._reflectors = {kind: Reflector(cluster, kind) for kind in kinds if kind not in fed}
         self._fed = dict.fromkeys((kind for kind in kinds if kind in fed), False)  # whether it was listed
@@ -74,16 +86,25 @@ class ControllerRuntime:
             tasks.create_task(self._wake_on_definitions())
             tasks.create_task(self._expire())
             tasks.create_task(self._queue.run(self._reconcile, self._workers))
+            tasks.create_task(self._statuses.run())
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is to be done now; objects may still wait for their time."""
-        return self._queue.is_idle
+        return self._queue.is_idle and not len(self._statuses)
 
     @property
     def is_writing(self) -> bool:
         """Whether requests are in flight."""
         return self._writer.in_flight > 0
+
+    def has_listed(self, resource: Resource) -> bool:
+        """Whether all objects of a kind are known; no: it is not listed yet, or no controller reads it."""
+        return (resource in self._fed or resource in self._reflectors) and self._has_synced(resource)
+
+    def every(self, resource: Resource) -> list[Raw]:
+        """All objects of a kind that are known; other threads may call it."""
+        return [raw for key in self.cache.all_keys(resource) if (raw := self.cache.get(*key)) is not None]
 
     def lead(self) -> None:
         """Leadership has begun: everything is reconciled, as another leader may have written."""
@@ -204,31 +225,16 @@ class ControllerRuntime:
             await self._record(owner, key[0], reason, message, term)
             if status is not None and controller.failed is not None:
                 status = controller.failed(owner, status, reason, message, self._now())
-        is_written = await self._write_status(key, owner, status, term)
-        if failures or not is_written:
+        self._statuses.put(key, owner, status, term)
+        again = reconciliation.again_after_seconds
+        if again == 0 and not await self._statuses.write_now(key):
             return False
-        if reconciliation.again_after_seconds:
-            self._queue.add_later(key, reconciliation.again_after_seconds)
-        elif reconciliation.again_after_seconds is not None:
+        if failures:
+            return False
+        if again:
+            self._queue.add_later(key, again)
+        elif again is not None:
             self._queue.add(key)
-        return True
-
-    async def _write_status(self, key: Key, owner: Raw, status: Raw | None, term: int) -> bool:
-        """Writes a status that differs, on the version that it was made from; a later version gets another one."""
-        current = self.cache.get(*key)
-        if status is None or current is None or pruned(status) == pruned(owner.get("status") or {}):
-            return True
-        is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
-        if not is_same or current.get("status") != owner.get("status"):
-            return True  # it changed meanwhile, and comes again
-        if not leads_in(self._leadership, term):
-            return True
-        try:
-            async with within_leadership(self._leadership, STATUS_SECONDS):
-                written = await self._cluster.replace(key[0], {**current, "status": status}, "status")
-        except ApiError as error:
-            return error.status == 404
-        self.cache.updated(key[0], written)
         return True
 
     # what went wrong
@@ -239,7 +245,7 @@ class ControllerRuntime:
         if not leads_in(self._leadership, term):
             return
         try:
-            async with within_leadership(self._leadership, STATUS_SECONDS):
+            async with within_leadership(self._leadership, EVENT_SECONDS):
                 await self._events.record(event(resource, about, reason, message, self._now()))
         except ApiError:
             return  # the retry of the object records it again
@@ -260,11 +266,3 @@ def _explain(failure: FailedAction) -> tuple[str, str]:
 def _defined(definition: Raw, resources: Iterable[Resource]) -> list[Resource]:
     """The kinds that a CRD defines."""
     return [kind for kind in resources if f"{kind.plural}.{kind.group}" == definition["metadata"]["name"]]
-
-
-def pruned(value: object) -> object:
-    """A value without fields that are zero or empty: API servers leave them out. An object of zeros is not empty."""
-    if isinstance(value, dict):
-        inner = {name: pruned(field) for name, field in value.items() if field not in (0, "", None, {}, [])}
-        return {name: field for name, field in inner.items() if field != []}
-    return [pruned(item) for item in value] if isinstance(value, list | tuple) else value

@@ -33,8 +33,8 @@ class ObjectCache:
         return self._objects.get((resource, namespace, name))
 
     def all_keys(self, resource: Resource | None = None) -> list[Key]:
-        """All objects, or those of one kind."""
-        return [key for key in self._objects if resource is None or key[0] == resource]
+        """All objects, or those of one kind; from a copy, as another thread may read them."""
+        return [key for key in tuple(self._objects) if resource is None or key[0] == resource]
 
     def every(self, resource: Resource) -> Iterable[Raw]:
         """See KnownObjects."""

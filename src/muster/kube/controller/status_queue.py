@@ -1,0 +1,119 @@
+"""Statuses of objects, written behind the actions: the newest of each object, a few at once.
+
+Rule 1: while actions are in flight, a status waits, but not for long: what others decide may depend on it. Rule 2: a
+status is written on the version that it was made from; where the object has changed since, another one follows.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.object_cache import ObjectCache
+from muster.kube.errors import ApiError
+from muster.kube.leadership import Leadership, leads_in, within_leadership
+from muster.workloads.types import Key
+
+STATUS_SECONDS = 30.0  # that writing one may take
+LONGEST_WAIT_SECONDS = 1.0  # behind actions
+PAUSE_SECONDS = 0.02
+AT_ONCE = 16
+
+
+class PendingStatus(Struct, frozen=True):
+    """A status, the object that it was made from, and since when it waits."""
+
+    owner: Raw
+    status: Raw
+    term: int
+    since: float
+
+
+class StatusQueue:
+    """Writes statuses; `is_busy` says whether actions are in flight, `retry` gets objects whose status was refused."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: ObjectCache,
+        leadership: Leadership,
+        clock: Callable[[], float],
+        is_busy: Callable[[], bool],
+        retry: Callable[[Key], None],
+    ) -> None:
+        self._cluster, self._cache, self._leadership, self._clock = cluster, cache, leadership, clock
+        self._is_busy, self._retry = is_busy, retry
+        self._pending: dict[Key, PendingStatus] = {}
+        self._in_flight: set[Key] = set()
+        self._woken = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._in_flight)
+
+    def put(self, key: Key, owner: Raw, status: Raw | None, term: int) -> None:
+        """The newest status of an object; None, or one that it has: nothing is to be written."""
+        before = self._pending.pop(key, None)
+        if status is None or pruned(status) == pruned(owner.get("status") or {}):
+            return
+        self._pending[key] = PendingStatus(owner, status, term, before.since if before else self._clock())
+        self._woken.set()
+
+    async def write_now(self, key: Key) -> bool:
+        """Writes the pending status of an object before it is reconciled again; False: it was refused."""
+        pending = self._pending.pop(key, None)
+        return pending is None or await self._write(key, pending)
+
+    async def run(self) -> None:
+        """Writes without end."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._next()
+            pending = self._pending.pop(key)
+            self._in_flight.add(key)
+            try:
+                is_done = await self._write(key, pending)
+            finally:
+                self._in_flight.discard(key)
+                self._woken.set()
+            if not is_done:
+                self._retry(key)
+
+    async def _next(self) -> Key:
+        """The next object whose status is to be written, once its wait is over."""
+        while True:
+            key = next((key for key in self._pending if key not in self._in_flight), None)
+            if key is None:
+                self._woken.clear()
+                await self._woken.wait()
+            elif self._is_busy() and self._clock() - self._pending[key].since < LONGEST_WAIT_SECONDS:
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return key
+
+    async def _write(self, key: Key, pending: PendingStatus) -> bool:
+        current, owner = self._cache.get(*key), pending.owner
+        if current is None or not leads_in(self._leadership, pending.term):
+            return True
+        is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
+        if not is_same or current.get("status") != owner.get("status"):
+            return True  # it changed meanwhile, and comes again
+        try:
+            async with within_leadership(self._leadership, STATUS_SECONDS):
+                written = await self._cluster.replace(key[0], {**current, "status": pending.status}, "status")
+        except ApiError as error:
+            return error.status == 404
+        self._cache.updated(key[0], written)
+        return True
+
+
+def pruned(value: object) -> object:
+    """A value without fields that are zero or empty: API servers leave them out. An object of zeros is not empty."""
+    if isinstance(value, dict):
+        inner = {name: pruned(field) for name, field in value.items() if field not in (0, "", None, {}, [])}
+        return {name: field for name, field in inner.items() if field != []}
+    return [pruned(item) for item in value] if isinstance(value, list | tuple) else value
