@@ -220,6 +220,19 @@ def test_a_status_of_the_base_that_is_behind_frees_nothing(scene: GangScene) -> 
     assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
 
 
+def test_pods_of_the_base_that_wait_count_for_nothing(scene: GangScene) -> None:
+    """A pod of the base was replaced, and its status does not say so yet."""
+    pods = started(scene)
+    scene.remove(PODS, pods[0])
+    scene.pods("w-0-a", 2, gated=False)
+    entry = scene.named(POD_GANGS, "w-0")["spec"]["podgroups"][0]
+    names_now = [{"namespace": NAMESPACE, "name": name} for name in ("w-0-a-1", "w-0-a-2")]
+    scene.change(POD_GANGS, "w-0", {"spec": {"podgroups": [{**entry, "podReferences": names_now}]}})
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
+
+
 # what pods say ------------------------------------------------------------------------------------------------------
 
 
@@ -314,6 +327,22 @@ def test_a_missing_topology_is_explained(scene: GangScene) -> None:
     )
 
 
+def test_a_base_that_has_moved_in_part_moves_no_other(scene: GangScene) -> None:
+    """It may come back: only a base that is scheduled has a domain."""
+    old = started(scene, **packed(required=RACK))
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"], "n1")
+    for pod in old:
+        scene.remove(PODS, pod)
+    new = scene.pods("w-0-a", 2, 3)
+    scene.settle()
+    scene.bind(new[:1], "n2")
+    scene.change(PODS, "w-0-sg-1-b-0", {"metadata": {"annotations": {"touched": "1"}}})
+    scene.settle()
+    assert "w-0-sg-1-b-0" in {pod["metadata"]["name"] for pod in scene.all_of(PODS)}
+
+
 def test_labels_of_nodes_that_are_renamed_delete_nothing(scene: GangScene) -> None:
     """The pods are where the base is, whatever that place is called now."""
     started(scene, **packed(required=RACK))
@@ -363,6 +392,16 @@ def test_a_base_concerns_its_scaled_gangs_once_it_is_scheduled(scene: GangScene)
     scene.settle()
     concerned = [*gang_controller.related(POD_GANGS, scene.named(POD_GANGS, "w-0"), scene)]
     assert concerned == [(NAMESPACE, "w-0-sg-0"), (NAMESPACE, "w-0-sg-1")]
+
+
+def test_a_scaled_gang_concerns_no_other(scene: GangScene) -> None:
+    started(scene)
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"])
+    scene.settle()
+    assert scene.condition("w-0-sg-0", "Scheduled")[0] == "True"
+    assert [*gang_controller.related(POD_GANGS, scene.named(POD_GANGS, "w-0-sg-0"), scene)] == []
 
 
 def test_hundreds_of_scaled_gangs_are_reconciled_a_few_times_each(scene: GangScene) -> None:

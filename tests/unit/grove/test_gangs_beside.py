@@ -127,10 +127,17 @@ def test_a_podgroup_that_the_operator_made_is_never_written(scene: GangScene) ->
 
 
 def test_a_pod_that_joined_another_podgroup_stays_there(scene: GangScene) -> None:
-    pods = given_gang(scene, count=1, minimum=1)
-    scene.change(PODS, pods[0], {"metadata": {"annotations": {names.POD_GROUP: "other"}}})
-    scene.settle()
-    assert metadata(scene, pods[0])["annotations"][names.POD_GROUP] == "other"
+    """And no PodGroup is made for a gang of such pods."""
+    scene.gang("w-0", {"w-0-a": 1})
+    pods = scene.pods("w-0-a", 0)
+    theirs = {"annotations": {names.POD_GROUP: "other"}, "labels": {names.SUBGROUP: "part"}}
+    scene.change(PODS, pods[0], {"metadata": theirs})
+    refer(scene, pods)
+    assert metadata(scene, pods[0])["annotations"] == theirs["annotations"]
+    assert scene.pod_group("w-0") is None
+    refer(scene, [*pods, *scene.pods("w-0-a", 1)])
+    assert scene.pod_group("w-0") is not None
+    assert metadata(scene, pods[0])["labels"][names.SUBGROUP] == "part"
 
 
 def test_the_grouper_leaves_pods_of_gangs_alone(scene: GangScene) -> None:

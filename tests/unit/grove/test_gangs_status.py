@@ -10,7 +10,7 @@ from muster.api.decoding import decode
 from muster.api.grove.pod_gang import PodGang
 from muster.api.resources import NODES, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS
 from muster.grove.gangs.gang_status import failed
-from tests.support.gang_scene import RACK, ZONE, GangScene, packed
+from tests.support.gang_scene import NAMESPACE, RACK, ZONE, GangScene, packed
 
 
 @pytest.fixture
@@ -218,7 +218,9 @@ def test_a_condition_keeps_its_time_while_only_its_words_change(scene: GangScene
 
 def test_conditions_are_about_the_generation_that_is_written(scene: GangScene) -> None:
     """One write of references makes one status, not two."""
-    started(scene)
+    scene.gang("w-0", {"w-0-a": 1})
+    scene.pods("w-0-a", 0)
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0"))
     gang = scene.named(POD_GANGS, "w-0")
     generations = {one["observedGeneration"] for one in gang["status"]["conditions"]}
     assert generations == {gang["metadata"]["generation"]}

@@ -50,17 +50,8 @@ from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation
 
 LOOK_AGAIN_SECONDS = 15.0
-WATCHED = (
-    PODS,
-    POD_GROUPS,
-    POD_CLIQUES,
-    POD_GANGS,
-    POD_CLIQUE_SETS,
-    POD_CLIQUE_SCALING_GROUPS,
-    CLUSTER_TOPOLOGY_BINDINGS,
-    TOPOLOGIES,
-    NODES,
-)
+WATCHED_BESIDE = (PODS, POD_GROUPS, POD_CLIQUES, POD_CLIQUE_SETS, CLUSTER_TOPOLOGY_BINDINGS, TOPOLOGIES, NODES)
+WATCHED = (*WATCHED_BESIDE, POD_GANGS, POD_CLIQUE_SCALING_GROUPS)
 
 
 def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
@@ -137,7 +128,7 @@ def bridge_controller(schedulers: Collection[str]) -> Controller:
     def bridge(gang: Raw, children: Children, now: datetime) -> Reconciliation:
         return reconcile_beside(gang, children, now, schedulers)
 
-    return Controller(POD_GANGS, bridge, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)
+    return Controller(POD_GANGS, bridge, (POD_GROUPS,), failed=failed, watches=WATCHED_BESIDE, related=related)
 
 
 def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: Collection[str]) -> Reconciliation:
