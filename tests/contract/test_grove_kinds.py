@@ -135,7 +135,8 @@ async def test_what_gangs_consist_of_cannot_change(cluster: Cluster, namespace: 
 async def test_what_may_change_changes(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(POD_CLIQUE_SETS, a_set(namespace))
     made["spec"]["template"] |= {"priorityClassName": "high", "terminationDelay": "30m"}
-    made["spec"]["template"]["cliques"][0]["spec"] |= {"replicas": 5, "podSpec": {"containers": [{**CONTAINER, "image": "image:2"}]}}
+    pods = {"containers": [{**CONTAINER, "image": "image:2"}]}
+    made["spec"]["template"]["cliques"][0]["spec"] |= {"replicas": 5, "podSpec": pods}
     made["spec"]["template"]["podCliqueScalingGroups"][0]["replicas"] = 7
     replaced = await cluster.replace(POD_CLIQUE_SETS, made)
     assert replaced["metadata"]["generation"] == 2

@@ -1,8 +1,8 @@
 """As much of Helm as the chart uses; anything else is refused.
 
-That is values, `if`, `range`, `not`, `eq`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and the
-checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests compare. A template
-that needs more than this is too clever for the chart.
+That is values, `if`, `range`, `not`, `eq`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and
+the checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests compare. A
+template that needs more than this is too clever for the chart.
 """
 
 import hashlib
@@ -102,13 +102,18 @@ def _piped(words: str, scope: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _condition(words: str, scope: Any) -> bool:
+    if words.startswith("not "):
+        return not _value(words.removeprefix("not "), scope)
+    _, path, word = words.split()
+    return bool(_value(path, scope) == word.strip('"'))
+
+
 def _value(words: str, scope: Any) -> Any:
     if words.startswith("toYaml "):
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
-    if words.startswith("not "):
-        return not _value(words.removeprefix("not "), scope)
-    if comparing := re.fullmatch(r'eq (\S+) "(\w+)"', words):
-        return _value(comparing[1], scope) == comparing[2]
+    if words.startswith(("not ", "eq ")):
+        return _condition(words, scope)
     if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \.', words):
         return _file(_value(including[1], scope) / including[2], scope)
     if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):
