@@ -100,7 +100,7 @@ async def test_a_scaled_set_gets_a_base_gang_for_each_replica(site: GroveSite) -
     await site.uncordon(nodes[1:])
     seen = await site.until_counts(20, 0)
     assert {*seen[POD_GANGS]} == {"w-0", "w-1"}
-    assert seen[POD_CLIQUE_SETS]["w"]["status"]["availableReplicas"] == 2
+    await site.until(lambda seen: seen[POD_CLIQUE_SETS]["w"]["status"].get("availableReplicas") == 2)
     await site.scale(POD_CLIQUE_SETS, "w", 0)
     seen = await site.until(lambda seen: not seen.pods and not seen[POD_GANGS])
     assert not seen[POD_CLIQUES]

@@ -48,8 +48,8 @@ async def racks(site: GroveSite, sizes: list[int]) -> list[str]:
 
 
 async def domains(site: GroveSite, key: str, nodes: set[str]) -> set[str]:
-    found = {raw["metadata"]["name"]: raw["metadata"]["labels"] for raw in (await site.cluster.list(NODES)).items}
-    return {found[name].get(key, "") for name in nodes}
+    labels = {raw["metadata"]["name"]: raw["metadata"]["labels"] for raw in (await site.cluster.list(NODES)).items}
+    return {labels[name].get(key, "") for name in nodes}
 
 
 # breach and termination -----------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
         (
             "token: abc",
-            "known: consolidation, disturbance, grouping, grove, leaderElection, log, observability, scheduling, webhook",
+            "grouping, grove, leaderElection, log, observability, scheduling, webhook",
         ),
         ("a: 1\n---\nb: 2", "holds 2 documents"),
         ("[1]", "expected an object, got a list"),

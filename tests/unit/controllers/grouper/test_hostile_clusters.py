@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -232,9 +233,12 @@ async def test_a_pod_whose_labels_change_moves_to_another_leaf() -> None:
 async def test_two_owners_with_one_uid_are_no_war_of_writes() -> None:
     """No API server gives a uid twice; a restored backup may. Gangs are named by name and uid."""
     world = GroupingWorld()
-    numbers = iter(range(10**6))
-    world.store = ClusterStore(new_uid=lambda: f"uid-{next(numbers) // 2}", custom=operator_crds())
+    numbers, restored = count(), list[str]()
+    world.store = ClusterStore(
+        new_uid=lambda: restored.pop() if restored else f"uid-{next(numbers)}", custom=operator_crds()
+    )
     world.memory = MemoryCluster(world.store, bookmark_seconds=0.05)
+    restored += ["twice", "twice"]
     owners = [world.create(resource, name) for resource, name in ((REPLICA_SETS, "a"), (STATEFUL_SETS, "b"))]
     assert owners[0]["metadata"]["uid"] == owners[1]["metadata"]["uid"]
     for owner in owners:
