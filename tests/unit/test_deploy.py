@@ -19,14 +19,17 @@ import yaml
 from muster import __version__, facade
 from muster.api import codec, names
 from muster.api.meta import ObjectMeta
+from muster.api.resources import DEFINITIONS
 from muster.config import loading
 from muster.config import settings as config_settings
+from muster.controllers.grove.operator import FED, controllers_of
 from muster.grouping.table import RESOURCES
 from muster.grouping.types import BUILD, INFERENCE, TRAIN, GangTree, GroupingRequest, Owner, WorkloadPod
 from muster.validation.crds import crds, grove_crds, own_crds
 from muster.webhook import admission_review
 from muster.webhook.certificates.certificate_bundle import service_names
 from muster.webhook.certificates.certificate_rotation import POD_WEBHOOK, POD_WEBHOOK_SECONDS
+from muster.workloads.types import kinds_of
 from tests.support.chart.chart import rendered
 from tests.support.chart.values_schema import FILLED_IN, schema
 from tests.support.factories import Raw
@@ -181,6 +184,7 @@ def test_the_chart_has_the_version_of_muster() -> None:
         ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
         ({"tolerations": [{"operator": "Exists"}]}, "deployment.yaml", "tolerations:\n        - operator: Exists"),
         ({"certificatesSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
+        ({"image.tag": "9"}, "config.yaml", 'startupImage: "muster:9"'),
     ],
 )
 def test_options_end_where_they_should(changes: Raw, template_name: str, expected: str) -> None:
@@ -252,7 +256,7 @@ def test_another_configuration_makes_other_pods() -> None:
         {"name": "gang"},
     ]
     assert len({stamp(), *(stamp(**changes) for changes in others)}) == 1 + len(others)
-    assert stamp() == stamp(replicas=3) == stamp(**{"image.tag": "9"})
+    assert stamp() == stamp(replicas=3) == stamp(**{"image.pullPolicy": "Always"})
 
 
 @pytest.mark.parametrize(
@@ -265,6 +269,7 @@ def test_another_configuration_makes_other_pods() -> None:
         {"config.webhook.host": "::", "config.webhook.maxBodyBytes": 2**20, "config.webhook.concurrency": 8},
         {"config.webhook.groupPods": True, "config.grouping.owners": [], "config.grouping.kinds": [SIMULATION]},
         {"config.consolidation": {"maxPods": 3}, "config.disturbance": {"maxShare": 1}},
+        {"config.grove.mode": "bridge", "config.grove.startupImage": "other:1"},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:
@@ -281,11 +286,29 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
     for setting, value in changes.items():
         if setting.startswith("config.webhook.") and not isinstance(value, dict):
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
+    image = chosen["config"]["grove"]["startupImage"] or f"muster:{ABOUT['appVersion']}"
+    assert read.grove.startup_image == image
     for section in ("grouping", "grove", "consolidation", "disturbance"):
         settings = getattr(read, section)
-        assert settings == msgspec.convert(chosen["config"][section], type(settings))
+        stated = chosen["config"][section] | ({"startupImage": image} if section == "grove" else {})
+        assert settings == msgspec.convert(stated, type(settings))
     if not changes:
-        assert loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config_settings.Config()
+        installed = loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c")
+        assert installed == config_settings.Config(grove=config_settings.GroveOperator(startup_image=image))
+
+
+def test_cliques_start_in_order_by_the_image_of_the_deployment() -> None:
+    """A cluster that pulls from a registry of its own needs no second setting; what is stated wins."""
+    own = {"image.repository": "registry.example.com/muster", "image.tag": "9"}
+    containers = next(
+        raw["spec"]["template"]["spec"]["containers"]
+        for raw in yaml.safe_load_all(template("deployment.yaml", values(**own)))
+        if raw["kind"] == "Deployment"
+    )
+    image = configuration(values(**own))["grove"]["startupImage"]
+    assert image == containers[0]["image"] == "registry.example.com/muster:9"
+    stated = configuration(values(**own, **{"config.grove.startupImage": "other:1"}))
+    assert stated["grove"]["startupImage"] == "other:1"
 
 
 # Helm itself ----------------------------------------------------------------------------------------------------------
@@ -696,6 +719,33 @@ CALLS_OF_GROUPING = {  # what only the pod grouper calls
     ("", "pods", "patch", ""),  # annotations and label
     *((group, plural, verb, "") for plural, _, group in (r.partition(".") for r in RESOURCES) for verb in READS),
 }
+_PARTS = ("podcliquesets", "podcliques", "podcliquescalinggroups")
+_WHOLE = ("get", "list", "watch", "create", "patch", "delete")
+CALLS_OF_BRIDGE = {  # what is called with every mode of `grove`
+    *(("grove.io", kind, verb, "") for kind in _PARTS[:2] for verb in ("list", "watch")),
+    *(("grove.io", "clustertopologybindings", verb, "") for verb in ("list", "watch")),
+    *(("scheduler.grove.io", "podgangs", verb, "") for verb in READS),
+    ("scheduler.grove.io", "podgangs/status", "update", ""),  # kube.controller.status_queue
+    ("scheduler.grove.io", "podgangs/finalizers", "update", ""),  # owners of PodGroups block deletion
+    *(("scheduling.run.ai", "podgroups", verb, "") for verb in ("get", "create", "delete")),  # grove.gangs
+    ("", "pods", "patch", ""),  # gates, annotations and labels
+    *(("apiextensions.k8s.io", "customresourcedefinitions", verb, "") for verb in ("list", "watch")),
+}
+CALLS_OF_OPERATOR = (
+    CALLS_OF_BRIDGE
+    | {  # a `get` is of a name that exists already, or of what an orphan may belong to
+        *(("grove.io", kind, verb, "") for kind in _PARTS[1:] for verb in _WHOLE),
+        *(("grove.io", "podcliquesets", verb, "") for verb in ("get", "patch")),  # its finalizer
+        *(("grove.io", f"{kind}/{part}", "update", "") for kind in _PARTS for part in ("status", "finalizers")),
+        *(("scheduler.grove.io", "podgangs", verb, "") for verb in ("create", "patch", "delete")),
+        *(("", "pods", verb, "") for verb in ("create", "delete")),
+        *(("", "services", verb, "") for verb in _WHOLE),
+        *(("autoscaling", "horizontalpodautoscalers", verb, "") for verb in _WHOLE),
+        *(("grove.io", f"clustertopologybindings/{part}", "update", "") for part in ("status", "finalizers")),
+        ("grove.io", "clustertopologybindings", "get", ""),
+        *(("kai.scheduler", "topologies", verb, "") for verb in ("get", "create", "patch", "delete")),
+    }
+)
 CALLS_AT_HOME = {  # only in muster's own namespace
     ("coordination.k8s.io", "leases", "create", ""),  # control: leader election; a create has no name to be limited to
     ("coordination.k8s.io", "leases", "get", "muster"),
@@ -725,7 +775,9 @@ def rights_with(**changes: Any) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "calls"), [("ClusterRole", CALLS | CALLS_OF_GROUPING), ("Role", CALLS_AT_HOME)], ids=["cluster", "home"]
+    ("kind", "calls"),
+    [("ClusterRole", CALLS | CALLS_OF_GROUPING | CALLS_OF_OPERATOR), ("Role", CALLS_AT_HOME)],
+    ids=["cluster", "home"],
 )
 def test_rights_are_exactly_those_needed(kind: str, calls: set[tuple[str, ...]]) -> None:
     """Nothing is missing, and nothing is there that no call needs: no wildcard, no name left open."""
@@ -740,15 +792,40 @@ def test_every_kind_that_is_grouped_may_be_read() -> None:
 
 
 def test_without_the_grouper_its_rights_are_gone() -> None:
-    """muster then changes nothing of pods but their status."""
-    assert rights_with(**{"config.grouping.enabled": False}) == CALLS
+    """Alone, muster changes nothing of pods but their status; an operator keeps what it needs itself."""
+    assert rights_with(**{"config.grouping.enabled": False}) == CALLS | CALLS_OF_OPERATOR
+    assert rights_with(**{"config.grouping.enabled": False, "config.grove.enabled": False}) == CALLS
+
+
+@pytest.mark.parametrize(
+    ("changes", "calls"),
+    [
+        ({"config.grove.enabled": False}, set()),
+        ({"config.grove.enabled": False, "config.grove.mode": "bridge"}, set()),
+        ({"config.grove.mode": "bridge"}, CALLS_OF_BRIDGE),
+    ],
+)
+def test_beside_another_operator_muster_makes_no_pods(changes: Raw, calls: set[tuple[str, ...]]) -> None:
+    """Nor Services, cliques or gangs; switched off, it does not even read them."""
+    assert rights_with(**changes) == CALLS | CALLS_OF_GROUPING | calls
+
+
+def test_every_kind_that_an_operator_watches_may_be_read() -> None:
+    """In each mode exactly those, beside what the scheduler watches itself."""
+    granted = {"operator": rights_with(), "bridge": rights_with(**{"config.grove.mode": "bridge"})}
+    for mode, calls in granted.items():
+        controllers = controllers_of(config_settings.GroveOperator(mode=mode), ["muster"])
+        kinds = {kind for controller in controllers.values() for kind in kinds_of(controller)} - {*FED}
+        assert {(kind.group, kind.plural, verb, "") for kind in kinds for verb in ("list", "watch")} <= calls
+        read = {call[:2] for call in CALLS_OF_OPERATOR & calls if call[2] == "watch"}
+        assert read == {(kind.group, kind.plural) for kind in (*kinds, DEFINITIONS)}
 
 
 def test_nothing_is_read_that_is_not_listed() -> None:
     """The role and the configuration have the same list: what is taken from it is neither allowed nor tried."""
     listed = ["jobs.batch", "leaderworkersets.leaderworkerset.x-k8s.io", "replicationcontrollers"]
     owners = {("batch", "jobs"), ("leaderworkerset.x-k8s.io", "leaderworkersets"), ("", "replicationcontrollers")}
-    granted = rights_with(**{"config.grouping.owners": listed})
+    granted = rights_with(**{"config.grouping.owners": listed, "config.grove.enabled": False})
     writes = {call for call in CALLS_OF_GROUPING if call[2] not in READS}
     assert granted == CALLS | writes | {(*owner, verb, "") for owner in owners for verb in READS}
     read = loading.read(yaml.safe_dump(configuration(values(**{"config.grouping.owners": listed}))).encode(), "c")
