@@ -45,7 +45,7 @@ from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
 
 PODS_EACH = 2
-TIMINGS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
+TIMINGS = KubeletTimings(stop_seconds=0.0)
 LONGEST_SECONDS = 600.0
 
 
@@ -118,21 +118,24 @@ async def control_plane(cluster: Cluster) -> AsyncIterator[None]:
 async def watched(cluster: Cluster, number: int, began: float) -> tuple[float, float, float]:
     """When all pods exist, when all are bound, and when all are ready."""
     stages: list[Callable[[Raw], bool]] = [lambda _: True, lambda raw: bool(raw["spec"].get("nodeName")), is_ready]
+    reached: list[set[str]] = [set() for _ in stages]  # names of pods
     times = [0.0] * len(stages)
-    seen: dict[str, Raw] = {}
-    since = (await cluster.list(PODS, NAMESPACE, limit=1)).resource_version
-    for raw in (await cluster.list(PODS, NAMESPACE)).items:
-        seen[raw["metadata"]["name"]] = raw
-    async with asyncio.timeout(LONGEST_SECONDS), cluster.watch(PODS, since, NAMESPACE) as changes:
-        async for change in changes:
-            if change.type == "BOOKMARK":
-                continue
-            seen[change.object["metadata"]["name"]] = change.object
-            for stage, test in enumerate(stages):
-                if not times[stage] and len(seen) == number and sum(map(test, seen.values())) == number:
-                    times[stage] = time.monotonic() - began
-            if all(times):
-                break
+
+    def look(raw: Raw) -> None:
+        for stage, test in enumerate(stages):
+            if test(raw):
+                reached[stage].add(raw["metadata"]["name"])
+            if not times[stage] and len(reached[stage]) == number:
+                times[stage] = time.monotonic() - began
+
+    listed = await cluster.list(PODS, NAMESPACE)
+    for raw in listed.items:
+        look(raw)
+    async with asyncio.timeout(LONGEST_SECONDS), cluster.watch(PODS, listed.resource_version, NAMESPACE) as changes:
+        while not all(times):
+            change = await anext(changes)
+            if change.type != "BOOKMARK":
+                look(change.object)
     return times[0], times[1], times[2]
 
 
@@ -177,7 +180,8 @@ async def bare(cluster: Cluster, replicas: int, nodes: int) -> tuple[float, floa
             await cluster.bind(NAMESPACE, raw["metadata"]["name"], raw["metadata"]["uid"], node_name(i % nodes))
 
     async def remove(name: str) -> None:
-        await cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        await cluster.delete(PODS, NAMESPACE, name)
+        await cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)  # as its kubelet does
 
     began = time.monotonic()
     await each(make, range(replicas), AT_ONCE)

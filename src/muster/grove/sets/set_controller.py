@@ -1,8 +1,8 @@
 """PodCliqueSets as Grove's operator reconciles them: Services, cliques, scaling groups, gangs and autoscalers.
 
 Rule 1: kinds are made in this order, each for all replicas at once; what is too many goes first, the highest index
-first of all. Rule 2: pods, and cliques of scaling groups, are made by others. Rule 3: deletion never waits: direct
-children are deleted, then the finalizer goes, and the garbage collector does the rest.
+first of all. Rule 2: pods, and cliques of scaling groups, are made by others. Rule 3: deletion never waits: pods and
+direct children are deleted, then the finalizer goes, and the garbage collector does the rest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +20,7 @@ from muster.api.resources import (
     POD_CLIQUE_SETS,
     POD_CLIQUES,
     POD_GANGS,
+    PODS,
     SERVICES,
     Resource,
 )
@@ -52,7 +53,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
     seen = {kind: {name_of(child): child for child in children.of(raw, kind)} for kind in CHILDREN}
     existing = sum(len(objects) for objects in seen.values())
     if is_terminating(raw):
-        return bounded(_deletion(raw, seen), existing, None)
+        return bounded(_deletion(raw, seen, children), existing, None)
     view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
     waits = {replica.index: wait_for(replica.parts(), termination_delay(view.pcs), now) for replica in view.replicas}
@@ -86,11 +87,16 @@ def _with_finalizers(raw: Raw, finalizers: list[str]) -> Update:
     return Update(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name_of(raw), patch)
 
 
-def _deletion(raw: Raw, seen: Mapping[Resource, Mapping[str, Raw]]) -> Iterator[Action]:
+def _deletion(raw: Raw, seen: Mapping[Resource, Mapping[str, Raw]], children: Children) -> Iterator[Action]:
+    """Pods go first: they take time to terminate, and the garbage collector would come to them last."""
     finalizers = strings(raw, "metadata.finalizers")
     if SET_FINALIZER not in finalizers:
         return
     if ORPHAN not in finalizers:
+        groups = seen[POD_CLIQUE_SCALING_GROUPS].values()
+        members = (clique for group in groups for clique in children.of(group, POD_CLIQUES))
+        for clique in chain(seen[POD_CLIQUES].values(), members):
+            yield from (removal(PODS, pod) for pod in children.of(clique, PODS) if not is_terminating(pod))
         for kind in reversed(CHILDREN):
             yield from (removal(kind, child) for child in seen[kind].values() if not is_terminating(child))
     yield _with_finalizers(raw, [name for name in finalizers if name != SET_FINALIZER])

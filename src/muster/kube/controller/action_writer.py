@@ -1,7 +1,8 @@
 """Performs the actions of a reconciliation on a cluster, in batches that start small.
 
 Rule 1: actions of one type on one kind that follow each other are one run; the next run starts when this one is done.
-Rule 2: a run starts with one request and doubles (slow start): where the first ones fail, the others are not sent.
+Rule 2: a run of creations starts with one request and doubles (slow start): where the first ones fail, the others are
+not sent.
 Rule 3: nothing is sent in another term of leadership than the one in which it was decided (I9).
 """
 
@@ -111,8 +112,8 @@ class ActionWriter:
 
 
 def batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
-    """1, 2, 4 … actions, at most `LARGEST_BATCH`."""
-    start, size = 0, 1
+    """1, 2, 4 … actions, at most `LARGEST_BATCH`; updates and deletions fail one by one, and start with that many."""
+    start, size = 0, 1 if actions and isinstance(actions[0], Create) else LARGEST_BATCH
     while start < len(actions):
         yield actions[start : start + size]
         start, size = start + size, min(2 * size, LARGEST_BATCH)

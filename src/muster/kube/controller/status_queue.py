@@ -16,7 +16,7 @@ from muster.kube.leadership import Leadership, leads_in, within_leadership
 from muster.workloads.types import Key
 
 STATUS_SECONDS = 30.0  # that writing one may take
-LONGEST_WAIT_SECONDS = 1.0  # behind actions
+LONGEST_WAIT_SECONDS = 3.0  # behind actions
 PAUSE_SECONDS = 0.02
 AT_ONCE = 16
 

@@ -35,7 +35,7 @@ from muster.kube.controller.status_queue import pruned
 from muster.kube.errors import ApiError, Unanswered
 from muster.workloads.operators.crds import operator_crds
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Controller, Create, Reconciliation
+from muster.workloads.types import Controller, Create, Reconciliation, Remove
 from tests.support.workload_objects import workload
 
 LONGEST_SECONDS = 20.0
@@ -259,6 +259,12 @@ async def test_many_children_are_reconciled_together() -> None:
 def test_batches_start_small_and_double() -> None:
     actions = [Create(PODS, {}) for _ in range(200)]
     assert [len(batch) for batch in batches(actions)] == [1, 2, 4, 8, 16, 32, LARGEST_BATCH, LARGEST_BATCH, 9]
+
+
+def test_deletions_do_not_start_small() -> None:
+    """One that is refused says nothing about the others."""
+    actions = [Remove(PODS, "default", str(number), "") for number in range(70)]
+    assert [len(batch) for batch in batches(actions)] == [LARGEST_BATCH, 6]
 
 
 def test_a_status_is_equal_whatever_the_api_server_leaves_out() -> None:
