@@ -54,11 +54,11 @@ async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
         await unregister(cluster)
 
 
-def configuration(webhook_port: int, scheduler: str) -> str:
-    """As installed, on other ports, with a scheduler name of its own, and the options that need rights."""
+def configuration(webhook_port: int, *schedulers: str) -> str:
+    """As installed, on other ports, with scheduler names of its own, and the options that need rights."""
     (raw,) = [each for each in manifests("30-config.yaml") if each["kind"] == "ConfigMap"]
     settings: Raw = yaml.safe_load(raw["data"]["config.yaml"])
-    settings["scheduling"]["schedulerNames"] = [scheduler]
+    settings["scheduling"]["schedulerNames"] = list(schedulers)
     settings["webhook"] |= {"host": "127.0.0.1", "port": webhook_port, "convertOlderDialects": True, "groupPods": True}
     settings["grouping"]["emptySeconds"] = 1
     settings["observability"] |= {"host": "127.0.0.1", "port": free_port()}

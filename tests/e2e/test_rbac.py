@@ -5,7 +5,7 @@ shows as a 403, and one that nothing needs is never used.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +15,18 @@ import pytest
 
 from muster.api import names
 from muster.api.resources import (
+    CLUSTER_TOPOLOGY_BINDINGS,
+    DEFINITIONS,
     EVENTS,
     JOBS,
     NODES,
+    POD_CLIQUE_SETS,
+    POD_GANGS,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
     SECRETS,
-    SERVICES,
     STORAGE_CLASSES,
     Resource,
 )
@@ -32,6 +35,7 @@ from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
+from tests.e2e import grove_rights
 from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.muster_process import (
@@ -76,10 +80,19 @@ def granted() -> set[Call]:
 
 
 def audited(apiserver: ApiServer) -> list[tuple[Call, int]]:
-    """Every call of muster's account, with the API server's answer. An apply that creates needs both rights."""
+    """Every call of muster's account, with the API server's answer; and what else such a call needs the right to."""
     lines = [msgspec.json.decode(line) for line in apiserver.audit.read_bytes().splitlines()]
     calls = [_call(line) for line in lines if line["user"]["username"] == ACCOUNT]
-    return calls + [(call._replace(verb="create"), code) for call, code in calls if (call.verb, code) == ("patch", 201)]
+    applied = [(call._replace(verb="create"), code) for call, code in calls if (call.verb, code) == ("patch", 201)]
+    created = [call for call, code in calls if (call.verb, code) == ("create", 201)]
+    return [*calls, *applied, *((owner, 201) for call in created for owner in finalized(call))]
+
+
+def finalized(created: Call) -> Iterator[Call]:
+    """Owners whose deletion waits for what was created: that needs the right to update their finalizers."""
+    for plural in grove_rights.OWNERS.get(created.resource, ()):
+        group = "scheduler.grove.io" if plural == POD_GANGS.plural else "grove.io"
+        yield Call(group, f"{plural}/finalizers", "update")
 
 
 def _call(line: Raw) -> tuple[Call, int]:
@@ -294,10 +307,10 @@ async def forbidden(account: Cluster) -> None:
         account.list(SECRETS),
         account.get(SECRETS, HOME, "another"),
         account.get(SECRETS, SPACE, "muster-webhook-certificates"),
-        account.create(PODS, gpu_pod("intruder", "low")),
-        account.delete(PODS, SPACE, "high-0"),
+        account.delete(POD_CLIQUE_SETS, SPACE, "another"),
+        account.delete(CLUSTER_TOPOLOGY_BINDINGS, "", "another"),
+        account.delete(DEFINITIONS, "", "podcliquesets.grove.io"),
         account.patch(NODES, "", "rbac-a", {"metadata": {"labels": {"a": "b"}}}),
-        account.list(SERVICES),
         account.create(JOBS, {"metadata": {"name": "intruder", "namespace": SPACE}}),
         account.patch(JOBS, SPACE, WORK, {"metadata": {"labels": {"a": "b"}}}),
         account.patch(CONFIGURATIONS[0], "", "another", []),
@@ -341,11 +354,13 @@ async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, 
     async with installed(admin, port):
         secret = await token(apiserver)
         access = kubeconfig(apiserver, secret)
-        async with muster_run(tmp_path, configuration(port, SPACE), access) as log:
+        async with muster_run(tmp_path, configuration(port, SPACE, grove_rights.SPACE), access) as log:
             await scenario(apiserver, admin)
             await workload(admin)
+            await grove_rights.live(admin, queue="rbac")
         account = connect(tmp_path / "kubeconfig")
         await faults(account)
+        await grove_rights.read_after_faults(account)
         await later(account, admin)
         await read_owners(account)
         calls = audited(apiserver)
