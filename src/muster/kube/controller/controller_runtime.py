@@ -33,6 +33,7 @@ EVENT_SECONDS = 30.0  # that writing an event may take
 STATUS_RETRY_SECONDS = 0.5  # after a status was refused
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
+CHEAP_SECONDS, COST_FACTOR = 0.005, 10  # an object whose reconciliation takes longer waits so many times as long
 
 
 def _now() -> datetime:
@@ -65,6 +66,7 @@ class ControllerRuntime:
         self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
         self._events = EventRecorder(cluster, time.monotonic)
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._costs: dict[Key, float] = {}  # seconds of the last reconciliation, where it was not cheap
         self._statuses = StatusQueue(
             cluster,
             self.cache,
@@ -92,6 +94,11 @@ class ControllerRuntime:
     def is_idle(self) -> bool:
         """Whether nothing is to be done now; objects may still wait for their time."""
         return self._queue.is_idle and not len(self._statuses)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is to be done, now or later, until something changes."""
+        return not len(self._queue) and not len(self._statuses)
 
     @property
     def is_writing(self) -> bool:
@@ -175,7 +182,7 @@ class ControllerRuntime:
             elif self._concerns(owner, key[0]):
                 self._enqueue_soon(owner, uid)
         for related in related_keys(self._controllers.values(), key[0], raw, self.cache):
-            self._queue.add(related)
+            self._add(related, 0.0)
 
     def _concerns(self, owner: Key, resource: Resource) -> bool:
         controller = self._controllers.get(owner[0])
@@ -183,10 +190,15 @@ class ControllerRuntime:
 
     def _enqueue_soon(self, owner: Key, uid: str) -> None:
         count = self.cache.count_children(uid)
-        if count < FEW_CHILDREN:
-            self._queue.add(owner)
+        self._add(owner, 0.0 if count < FEW_CHILDREN else PER_CHILD_SECONDS * count)
+
+    def _add(self, key: Key, seconds: float) -> None:
+        """Reconcile it soon; the more its reconciliation costs, the more changes are reconciled together."""
+        seconds = min(LONGEST_DELAY_SECONDS, max(seconds, COST_FACTOR * self._costs.get(key, 0.0)))
+        if seconds:
+            self._queue.add_later(key, seconds)
         else:
-            self._queue.add_later(owner, min(LONGEST_DELAY_SECONDS, PER_CHILD_SECONDS * count))
+            self._queue.add(key)
 
     def _enqueue_orphans_of(self, uid: str) -> None:
         if self.cache.find(uid) is None:
@@ -203,6 +215,8 @@ class ControllerRuntime:
     async def _reconcile(self, key: Key) -> bool:
         """Whether nothing is left to do about an object, until it changes or its time comes."""
         raw, controller = self.cache.get(*key), self._controllers.get(key[0])
+        if raw is None:
+            self._costs.pop(key, None)
         if raw is None or not self._leadership.leading:
             return True
         if self._orphans.is_orphan(raw):
@@ -212,12 +226,13 @@ class ControllerRuntime:
         return await self._reconcile_owner(key, raw, controller)
 
     async def _reconcile_owner(self, key: Key, owner: Raw, controller: Controller) -> bool:
-        term = self._leadership.term
+        term, began = self._leadership.term, time.monotonic()
         try:
             reconciliation = controller.reconcile(owner, self.cache, self._now())
         except Exception as error:  # an object that nothing has validated: the others go on
             await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}", term)
             return False
+        self._note_cost(key, time.monotonic() - began)
         failures = await self._writer.perform(reconciliation.actions, term)
         status = reconciliation.status
         if failures:
@@ -236,6 +251,12 @@ class ControllerRuntime:
         elif again is not None:
             self._queue.add(key)
         return True
+
+    def _note_cost(self, key: Key, seconds: float) -> None:
+        if seconds > CHEAP_SECONDS:
+            self._costs[key] = seconds
+        else:
+            self._costs.pop(key, None)
 
     # what went wrong
 

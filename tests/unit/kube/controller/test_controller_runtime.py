@@ -1,9 +1,11 @@
 """The runtime of workload controllers: nothing doubled, nothing lost, nothing stuck."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -35,7 +37,7 @@ from muster.kube.controller.status_queue import pruned
 from muster.kube.errors import ApiError, Unanswered
 from muster.workloads.operators.crds import operator_crds
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Controller, Create, Reconciliation, Remove
+from muster.workloads.types import Children, Controller, Create, Reconciliation, Remove
 from tests.support.workload_objects import workload
 
 LONGEST_SECONDS = 20.0
@@ -328,3 +330,30 @@ async def test_a_replica_failure_is_a_condition_up_to_the_deployment_until_it_is
         assert "no PriorityClass with name missing was found" in failures()[0]
         await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "missing"}, "value": 1})
         await until(lambda: len(pods(cluster)) == 1 and not failures())
+
+
+async def test_changes_of_what_is_costly_to_reconcile_are_reconciled_together() -> None:
+    """An object of which every change is related to another one: that one must not take all of the time."""
+    reconciliations = 0
+
+    def slow(owner: Raw, children: Children, now: datetime) -> Reconciliation:
+        nonlocal reconciliations
+        reconciliations += 1
+        time.sleep(0.01)
+        return Reconciliation()
+
+    def related(_resource: Resource, raw: Raw, _children: Children) -> list[tuple[str, str]]:
+        return [("default", "w")]
+
+    cluster = MemoryCluster()
+    controller = Controller(REPLICA_SETS, slow, watches=(PODS,), related=related, children=())
+    async with running(cluster, {REPLICA_SETS: controller}):
+        await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=0))
+        await until(lambda: reconciliations > 0)
+        began, before = time.monotonic(), reconciliations
+        for number in range(200):
+            spec = {"containers": [{"name": "c", "image": "none:1"}]}
+            await cluster.create(PODS, {"metadata": {"name": f"p{number}", "namespace": "default"}, "spec": spec})
+            await asyncio.sleep(0.002)
+        seconds = time.monotonic() - began
+    assert (reconciliations - before) * 0.01 < seconds / 2
