@@ -14,6 +14,7 @@ from muster.grove.cliques.pod_specs import CliqueSettings
 from muster.grove.gangs import gang_controller
 from muster.grove.scaling_groups import group_controller
 from muster.grove.sets import set_controller
+from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Controller, Raw, Reconciliation
 
 
@@ -30,12 +31,14 @@ def operator(settings: CliqueSettings) -> Mapping[Resource, Controller]:
 
 
 def _of_known_sets(controller: Controller) -> Controller:
-    """The controller for parts of sets that are here: those of another operator's sets are left alone."""
+    """The controller for parts of sets that are here and stay: the set itself removes them when it goes."""
 
     def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         name = texts(raw, "metadata.labels").get(names.PART_OF)
-        if name and children.get(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name) is None:
-            return Reconciliation()
+        if name:
+            pcs = children.get(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name)
+            if pcs is None or is_terminating(pcs):  # another operator's, or about to go
+                return Reconciliation()
         return controller.reconcile(raw, children, now)
 
     return replace(controller, reconcile=reconcile)
