@@ -15,12 +15,13 @@ from msgspec import Struct
 from muster.api import codec
 from muster.api.objects import Objects
 from muster.errors import InputError, Refused
-from muster.grouping.manifests.group_objects import group_objects
 from muster.grouping.manifests.settings import GroupingSettings
 from muster.grouping.manifests.types import GroupedObjects, PlannedGang, UngroupedPods
 from muster.kube.manifest_files import MOST_MIB, sources
-from muster.model.snapshot import Snapshot, take
-from muster.planning import cycle, decision
+from muster.model.snapshot import Snapshot
+from muster.planning import decision
+from muster.planning.grove.grouped_sets import group_workloads
+from muster.planning.grove.scaled_gangs import ScaledGang, plan_in_stages
 from muster.planning.policy import Policy
 from muster.planning.supposed_workloads import suppose_workloads
 from muster.planning.whatif import Hypothesis, HypotheticalObjects, apply_hypothesis
@@ -56,6 +57,7 @@ class Plan(Struct, frozen=True, eq=False):
     decided: decision.CyclePlan
     snapshot: Snapshot
     grouped: GroupedObjects  # with the PodGroups and future pods of workloads
+    scaled: Mapping[str, ScaledGang] = {}  # gangs of PodCliqueSets that start after another one, by `namespace/name`
 
     @property
     def bindings(self) -> tuple[decision.Binding, ...]:
@@ -78,7 +80,11 @@ class Plan(Struct, frozen=True, eq=False):
 
     def to_dict(self) -> dict[str, Any]:
         """What `plan -o json` prints."""
-        return plans.data(self.decided)
+        return plans.data(self.decided, self.scaled)
+
+    def lines(self) -> Iterator[text.Line]:
+        """Lines of text, with roles that may become colours."""
+        return plans.lines(self.decided, self.snapshot, self.scaled)
 
 
 class WhatIf(Struct, frozen=True, eq=False):
@@ -180,7 +186,7 @@ def group(*given: Objects | str | os.PathLike[str], policy: Policy | None = None
     objects_ = next((one for one in given if isinstance(one, Objects)), None)
     paths = [one for one in given if not isinstance(one, Objects)]
     chosen = _policy("group", policy)
-    return WorkloadGroups(group_objects(load(*paths) if objects_ is None else objects_, _settings(chosen)))
+    return WorkloadGroups(group_workloads(load(*paths) if objects_ is None else objects_, _settings(chosen)))
 
 
 def _settings(policy: Policy, given: GroupingSettings | None = None) -> GroupingSettings:
@@ -196,14 +202,15 @@ def plan(
 ) -> Plan:
     """One scheduling cycle on these objects, at `now` or at the present time; it changes nothing.
 
-    Workloads among them count with the PodGroups and pods that they will have.
+    Workloads among them count with the PodGroups and pods that they will have. Scaled gangs of a PodCliqueSet are
+    planned as of the moment when their base gang is scheduled.
     `grouping`: kinds beside the built-in ones, and owners that cannot be read.
     """
     _must_be_objects("plan", given)
     moment, chosen = _moment("plan", now), _policy("plan", policy)
-    grouped = group_objects(given, _settings(chosen, grouping))
-    snapshot = take(grouped.objects, moment, chosen.scheduler_names)
-    return Plan(cycle.plan(snapshot, chosen), snapshot, grouped)
+    grouped = group_workloads(given, _settings(chosen, grouping))
+    staged = plan_in_stages(grouped.objects, moment, chosen)
+    return Plan(staged.decided, staged.snapshot, grouped, staged.scaled)
 
 
 def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:

@@ -4,7 +4,7 @@ import click
 
 from muster.cli import inputs, options, printing
 from muster.config.settings import Config
-from muster.grouping.manifests.group_objects import group_objects
+from muster.planning.grove.grouped_sets import group_workloads
 from muster.reporting import grouping
 
 
@@ -33,7 +33,7 @@ def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int
     """
     settings = inputs.grouping_settings(config)
     loaded = inputs.load_with_owners(files, max_file_mib, settings, reads_all=True)
-    grouped = group_objects(loaded.objects, loaded.settings)
+    grouped = group_workloads(loaded.objects, loaded.settings)
     match form:
         case "table":
             printing.show(grouping.lines(grouped))

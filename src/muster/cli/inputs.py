@@ -15,10 +15,12 @@ from muster.cli.options import target
 from muster.cli.printing import note
 from muster.config.settings import Config
 from muster.grouping.manifests.custom_pods import custom_controller
-from muster.grouping.manifests.group_objects import DEFAULTS, group_objects
+from muster.grouping.manifests.group_objects import DEFAULTS
 from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import GroupedObjects
 from muster.kube.manifest_files import ManifestFile, sources
+from muster.planning.grove.grouped_sets import group_workloads
+from muster.planning.grove.set_objects import is_grove
 from muster.reporting import grouping
 from muster.validation.pods.membership import Stray
 
@@ -86,7 +88,7 @@ def load_with_owners(
 def load_grouped(paths: Iterable[str], most_mib: int, settings: GroupingSettings) -> GroupedObjects:
     """The objects with the PodGroups and future pods of their workloads, with notes about these."""
     loaded = load_with_owners(paths, most_mib, settings)
-    grouped = group_objects(loaded.objects, loaded.settings)
+    grouped = group_workloads(loaded.objects, loaded.settings)
     note_workloads(grouped, settings.schedulers)
     return grouped
 
@@ -109,7 +111,8 @@ def note_workloads(grouped: GroupedObjects, schedulers: Collection[str]) -> None
 
 def note_unknown(objects: Objects, settings: GroupingSettings = DEFAULTS) -> None:
     """Note the kinds that are neither read nor workloads; they are not an error."""
-    left = [other for other in objects.others if group_kind(other.raw) not in settings.kinds]
+    others = [other for other in objects.others if not is_grove(other)]
+    left = [other for other in others if group_kind(other.raw) not in settings.kinds]
     for why, others in (
         ("muster does not know them", [other for other in left if group_kind(other.raw) not in DEFAULTS.kinds]),
         ("`grouping.owners` does not list them", [other for other in left if group_kind(other.raw) in DEFAULTS.kinds]),

@@ -11,7 +11,6 @@ from muster.config.settings import Config
 from muster.grouping.manifests.settings import GroupingSettings
 from muster.planning.policy import Policy
 from muster.planning.whatif import setting
-from muster.reporting import plans
 from muster.reporting.text import Line
 from muster.validation.pods.membership import orphans
 
@@ -117,7 +116,7 @@ def command(
         objects = grouped.objects
         planned = facade.plan(objects, policy, grouping=grouping)
         decided = planned.decided
-        _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
+        _print(form, planned.lines(), planned.to_dict)
     inputs.note_orphans(orphans(objects, schedulers))
     is_complete = not grouped.ungrouped and all(gang.verdict == "Scheduled" for gang in decided.gangs)
     return 1 if require_all and not is_complete else 0

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from muster.api.meta import Wire
 from muster.api.objects import Objects, key
-from muster.grouping.manifests.group_objects import group_objects
 from muster.grouping.manifests.settings import GroupingSettings
 from muster.grouping.manifests.types import GroupedObjects
+from muster.planning.grove.grouped_sets import group_workloads
 from muster.planning.whatif import add_objects
 
 T = TypeVar("T", bound=Wire)
@@ -30,10 +30,10 @@ class SupposedWorkloads(Struct, frozen=True, eq=False):
 
 def suppose_workloads(given: Objects, more: Objects | None, settings: GroupingSettings) -> SupposedWorkloads:
     """The workloads of the objects, and those that are added."""
-    before = group_objects(given, settings)
+    before = group_workloads(given, settings)
     if more is None:
         return SupposedWorkloads(before.objects, before.objects, None, before)
-    after = group_objects(add_objects(given, more)[0], settings)
+    after = group_workloads(add_objects(given, more)[0], settings)
     old, new = before.objects, after.objects
     added = replace(
         more,

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from muster.api.decoding import encode
+from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.resources import POD_GROUPS
 from muster.grouping.manifests.shortages import shortage_of
@@ -46,12 +47,11 @@ def _gang_lines(alike: Sequence[PlannedGang]) -> Iterator[Line]:
     rows = [[Span(text, "dim") for text in ("GROUP", "NEEDS", "PODS", "TOGETHER IN", "BECAUSE")]]
     spec, children = gang.pod_group.spec, _children(gang.pod_group.spec)
     sources = {minimum.group: minimum.source for minimum in gang.minimums}
-    groups: list[tuple[str, PodGroupSpec | SubGroup]] = [
-        ("", spec),
-        *((group.name, group) for group in spec.sub_groups),
-    ]
-    drawn = guides((name, children.get(name, ())) for name, _ in groups)
-    for name, group in groups:
+    by_name: dict[str, PodGroupSpec | SubGroup] = {"": spec, **{group.name: group for group in spec.sub_groups}}
+    order = _parents_first(children)
+    drawn = guides((name, children.get(name, ())) for name in order)
+    for name in order:
+        group = by_name[name]
         below = children.get(name, ())
         rows.append(
             [
@@ -69,7 +69,7 @@ def _about(gang: PlannedGang) -> str:
     spec = gang.pod_group.spec
     parts = [
         f"{gang.workload} by the rule for {gang.rule}",
-        f"queue {spec.queue}",
+        f"queue {spec.queue or DEFAULT_QUEUE}",
         f"priority class {spec.priority_class_name}" if spec.priority_class_name else "",
         spec.preemptibility,
         "exists" if gang.is_existing else "",
@@ -82,6 +82,16 @@ def _children(spec: PodGroupSpec) -> dict[str, list[str]]:
     for group in spec.sub_groups:
         children.setdefault(group.parent, []).append(group.name)
     return children
+
+
+def _parents_first(children: dict[str, list[str]]) -> list[str]:
+    """Every group before its children, and those before its siblings."""
+    order, ahead = [], [""]
+    while ahead:
+        name = ahead.pop()
+        order.append(name)
+        ahead += reversed(children.get(name, ()))
+    return order
 
 
 def _needs(group: PodGroupSpec | SubGroup, children: int) -> str:

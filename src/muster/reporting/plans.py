@@ -1,7 +1,7 @@
 """A plan as data (the contract of `plan -o json`) and as pictures: gangs as trees, the cluster as a map of domains."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.api.names import OURS
@@ -9,7 +9,9 @@ from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.planning.disturbance import CycleDisturbance
+from muster.planning.grove.scaled_gangs import ScaledGang
 from muster.reporting.explain import helps, reasons, sentence
+from muster.reporting.grove.scaled import NONE_SCALED, after_base, scaled_data
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
 from muster.reporting.views import draw_tree, inspect_gang
@@ -18,8 +20,8 @@ MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are summarised
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
 
 
-def data(plan: CyclePlan) -> dict[str, Any]:
-    """The contract; lists are sorted."""
+def data(plan: CyclePlan, scaled: Mapping[str, ScaledGang] = NONE_SCALED) -> dict[str, Any]:
+    """The contract; lists are sorted. `scaled`: gangs that start after another one."""
     return {
         "apiVersion": OURS,
         "kind": "Plan",
@@ -36,6 +38,7 @@ def data(plan: CyclePlan) -> dict[str, Any]:
                 "queue": gang_plan.gang.queue,
                 "position": gang_plan.position,
                 "ahead": list(gang_plan.ahead),
+                **scaled_data(scaled.get(gang_plan.gang.key)),
                 "tree": _tree(gang_plan),
                 "strays": [
                     {"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in gang_plan.gang.strays
@@ -104,7 +107,7 @@ def _tree(plan: GangPlan) -> dict[str, Any]:
 # pictures -----------------------------------------------------------------------------------------------------------
 
 
-def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
+def lines(plan: CyclePlan, snapshot: Snapshot, scaled: Mapping[str, ScaledGang] = NONE_SCALED) -> Iterator[Line]:
     """A summary line, every gang with its verdict and its tree, and the nodes with the gangs on them.
 
     Where there are many gangs or nodes, each gang is a line and each domain a row.
@@ -119,7 +122,7 @@ def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
         yield []
     else:
         for gang_plan in plan.gangs:
-            yield from gang_lines(gang_plan)
+            yield from gang_lines(gang_plan, scaled.get(gang_plan.gang.key))
             yield []
     yield from eviction_lines(plan)
     yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
@@ -181,9 +184,11 @@ def gang_table(plan: CyclePlan) -> Iterator[Line]:
     yield [Span("hint: `muster explain NAMESPACE/NAME FILE…` shows one of them with its tree", "dim")]
 
 
-def gang_lines(plan: GangPlan) -> Iterator[Line]:
-    """One gang: verdict, reasons, tree with domains."""
+def gang_lines(plan: GangPlan, scaled: ScaledGang | None = None) -> Iterator[Line]:
+    """One gang: verdict, reasons, tree with domains. `scaled`: it starts after another one."""
     yield [Span(f"{plan.verdict}  ", VERDICT_ROLES.get(plan.verdict, "bad")), Span(plan.gang.key, "name")]
+    if scaled is not None:
+        yield [Span(f"  {after_base(scaled)}", "dim" if scaled.is_lifted else "warn")]
     if plan.position:
         behind = f", behind {', '.join(plan.ahead)}" if plan.ahead else ", next in line"
         yield [Span(f"  place {plan.position} in queue `{plan.gang.queue}`{behind}", "dim")]
@@ -259,6 +264,8 @@ def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
 def _used(plan: CyclePlan, snapshot: Snapshot) -> Any:
     used = snapshot.used.copy()
     for binding in plan.bindings:
+        if snapshot.pods[binding.key].spec.node_name:  # of an earlier stage: counted already
+            continue
         pod_class = snapshot.class_of[binding.key]
         used[snapshot.node_index[binding.node]] += snapshot.classes[pod_class].requests
     return used

@@ -6,7 +6,8 @@ Rule: only waiting for time or for readiness ends; a replicated job that waits f
 from collections.abc import Callable, Mapping
 
 from muster.api.fields import items, mapping, text
-from muster.api.resources import CRON_JOBS, JOB_SETS, STATEFUL_SETS, Resource
+from muster.api.grove.pod_clique_set import ON_DELETE
+from muster.api.resources import CRON_JOBS, JOB_SETS, POD_CLIQUE_SETS, STATEFUL_SETS, Resource
 from muster.workloads.merge_patch import merged
 from muster.workloads.types import Raw
 
@@ -26,6 +27,11 @@ def _stateful_set(raw: Raw) -> Raw:
 def _cron_job(raw: Raw) -> Raw:
     spec = {"schedule": "* * * * *", "startingDeadlineSeconds": None, "timeZone": None}
     return merged(raw, {"metadata": {"creationTimestamp": "1999-12-31T23:00:00Z"}, "spec": spec, "status": None})
+
+
+def _pod_clique_set(raw: Raw) -> Raw:
+    """Without an update: pods that exist stay, and only those that are missing are made."""
+    return merged(raw, {"spec": {"updateStrategy": {"type": ON_DELETE}}})
 
 
 def _job_set(raw: Raw) -> Raw:
@@ -62,4 +68,5 @@ _CHANGES: Mapping[Resource, Callable[[Raw], Raw]] = {
     STATEFUL_SETS: _stateful_set,
     CRON_JOBS: _cron_job,
     JOB_SETS: _job_set,
+    POD_CLIQUE_SETS: _pod_clique_set,
 }

@@ -1,7 +1,8 @@
 """The pods that a manifest will have: its controllers, run to the end on objects in memory.
 
-Rule 1: every pod that is made counts as Running and Ready at once, so that kinds that start in an order get all pods.
-Rule 2: equal manifests give equal names and uids. Rule 3: the number of pods and of reconciliations is bounded.
+Rule 1: every pod that is made counts as Running and Ready at once, so that kinds that start in an order get all pods;
+but not a pod of a PodGang, whose gate says what has to be scheduled before it. Rule 2: equal manifests give equal names
+and uids. Rule 3: the number of pods and of reconciliations is bounded.
 """
 
 from collections import deque
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from muster.api.fields import items, mapping, text
-from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.names import DEFAULT_NAMESPACE, GANG_GATE
 from muster.api.resources import PODS, Resource
 from muster.errors import InputError
 from muster.workloads.as_if_due import as_if_due
@@ -55,6 +56,7 @@ class Expansion(Struct, frozen=True):
 
     pods: tuple[ExpandedPod, ...]
     owners: tuple[Raw, ...]  # with name and uid
+    objects: tuple[Raw, ...] = ()  # everything that controllers read or made, as it is in the end
 
 
 def expand(raws: Iterable[Raw], controllers: Mapping[Resource, Controller] = CONTROLLERS) -> tuple[ExpandedPod, ...]:
@@ -77,7 +79,7 @@ def expand_objects(raws: Iterable[Raw], controllers: Mapping[Resource, Controlle
         memory.add_given(raw, number)
     memory.settle()
     pods = tuple(ExpandedPod(_pending(pod), tuple(memory.owners_of(pod))) for pod in memory.made_pods())
-    return Expansion(pods, tuple(memory.owners()))
+    return Expansion(pods, tuple(memory.owners()), tuple(memory.everything()))
 
 
 def _uids_by_reference(raws: Iterable[Raw]) -> dict[Named, str]:
@@ -126,6 +128,10 @@ class _MemoryObjects:
     def made_pods(self) -> Iterator[Raw]:
         """Pods that controllers have made."""
         return (self._objects[key] for key in self._made)
+
+    def everything(self) -> Iterable[Raw]:
+        """All objects."""
+        return self._objects.values()
 
     def owners(self) -> Iterator[Raw]:
         """Everything that owns something, as manifests have it where they do."""
@@ -293,8 +299,12 @@ def _uid(resource: Resource, namespace: str, name: str) -> str:
 
 
 def _ready(resource: Resource, raw: Raw) -> Raw:
-    """A pod that runs; other kinds and pods with a status stay as they are."""
-    if resource != PODS or mapping(raw, "status").get("phase"):
+    """A pod that runs; other kinds, pods with a status and pods behind the gate of a PodGang stay as they are."""
+    if resource != PODS or mapping(raw, "status").get("phase") or _is_gated(raw):
         return raw
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "1999-01-01T00:00:00Z"}
     return {**raw, "status": {"phase": "Running", "conditions": [condition]}}
+
+
+def _is_gated(pod: Raw) -> bool:
+    return any(gate.get("name") == GANG_GATE for gate in items(pod, "spec.schedulingGates"))

@@ -1,6 +1,7 @@
 """What grouping says of objects in files, or of a cluster that is only read."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -69,3 +70,4 @@ class GroupedObjects(Struct, frozen=True, eq=False):
     expanded: tuple[ExpandedWorkload, ...] = ()
     notes: tuple[UngroupedPods, ...] = ()  # pods that are grouped, but not by all of their owners
     others: Mapping[str, int] = {}  # `Kind (apiVersion)` -> how many objects of kinds that have no pods here
+    parts: tuple[dict[str, Any], ...] = ()  # PodCliqueSets with their groups, cliques and gangs, existing or to come
