@@ -19,6 +19,7 @@ from muster.kube.errors import ApiError
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
 KEPT_SECONDS = 3600.0  # how long API servers keep an Event that is not updated
+CLUSTER_SCOPED = "default"  # the namespace of events about objects in none
 Series = tuple[str, str, str, str, str]  # what identifies an Event: kind, namespace, name, uid, and the reason
 
 
@@ -28,6 +29,7 @@ class CountedEvent(Struct, frozen=True):
     name: str
     count: int  # 0: unconfirmed
     at: float  # by a clock that never goes back
+    message: str = ""  # the latest
 
 
 class EventRecorder:
@@ -47,7 +49,14 @@ class EventRecorder:
             self._recorded[series] = recorded  # before the request: without an answer, the next attempt patches it
             await self.cluster.create(EVENTS, event)
         self._recorded.pop(series, None)
-        self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock())
+        self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock(), event["message"])
+
+    def is_repeated(self, event: Raw, seconds: float) -> bool:
+        """Whether the latest event of its series says the same, and was recorded in these last seconds."""
+        recorded = self._recorded.get(series_of(event))
+        if recorded is None or recorded.message != event["message"]:
+            return False
+        return self.clock() - recorded.at < seconds
 
     async def _count_up(self, recorded: CountedEvent, event: Raw) -> bool:
         """Whether the Event still exists and was counted up."""
@@ -88,7 +97,7 @@ def event(
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": _name(meta, reason, now), "namespace": meta.namespace},
+        "metadata": {"name": _name(meta, reason, now), "namespace": meta.namespace or CLUSTER_SCOPED},
         "involvedObject": about,
         "reason": reason,
         "message": message[:LONGEST],

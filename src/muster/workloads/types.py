@@ -44,6 +44,14 @@ class Remove(Struct, frozen=True):
 Action = Create | Update | Remove
 
 
+class OwnerEvent(Struct, frozen=True):
+    """What a controller has to say about a workload, once: at most one for each reason in a reconciliation."""
+
+    reason: str
+    message: str
+    is_normal: bool = False  # no: a warning
+
+
 class Reconciliation(Struct, frozen=True):
     """What a controller does about a workload now.
 
@@ -53,6 +61,7 @@ class Reconciliation(Struct, frozen=True):
     actions: tuple[Action, ...] = ()
     status: Raw | None = None  # the whole status; None: it stays as it is
     again_after_seconds: float | None = None  # look again then, even if nothing changes: a CronJob, a backoff
+    events: tuple[OwnerEvent, ...] = ()  # of changes that the status shows, too; recorded after the actions
 
 
 class Children(Protocol):

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from muster.api import names
 from muster.api.fields import integer, text, texts
 from muster.api.grove.pod_clique_set import ON_DELETE
@@ -17,6 +19,7 @@ from muster.grove.cliques.clique_rollout import roll_out
 from muster.grove.cliques.clique_status import clique_status
 from muster.grove.cliques.pod_specs import CliqueSettings, pod_template
 from muster.grove.cliques.scale_in import scale_in_order
+from muster.grove.events import scale_events
 from muster.grove.last_errors import with_last_error
 from muster.grove.startup import dependents_of, release_pods
 from muster.workloads.operators.objects import bounded, name_of, removal
@@ -33,7 +36,7 @@ def reconcile(clique: Raw, children: Children, now: datetime, settings: CliqueSe
     if is_terminating(clique):
         return Reconciliation((), status)
     actions = _actions(clique, pods, rollout.removed, pcs, children, settings)
-    return bounded(actions, len(owned), status)
+    return replace(bounded(actions, len(owned), status), events=tuple(scale_events(clique)))
 
 
 def _actions(

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
+from msgspec.structs import replace
+
 from muster.api.fields import integer
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, Resource
 from muster.grove.clique_objects import clique_object, clique_update
+from muster.grove.events import GROUP_REPLICA_TERMINATED, scale_events, termination_event
 from muster.grove.health import clique_health
 from muster.grove.last_errors import with_last_error
 from muster.grove.scaling_groups.group_rollout import plan_group_rollout
@@ -37,7 +40,9 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
         _creations(group),
     )
     existing = sum(len(replica.members) for replica in group.replicas)
-    return bounded(actions, existing, group_status(group, rollout, now), shortest(waits.values()))
+    events = (*termination_event(GROUP_REPLICA_TERMINATED, [each.index for each in expired]), *scale_events(pcsg))
+    status = group_status(group, rollout, now)
+    return replace(bounded(actions, existing, status, shortest(waits.values())), events=events)
 
 
 def _waits(group: GroupView, now: datetime) -> dict[int, BreachWait]:

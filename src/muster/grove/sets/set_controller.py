@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 
+from msgspec.structs import replace
+
 from muster.api.decoding import decode
 from muster.api.fields import number, text, texts
 from muster.api.grove.pod_clique_set import PodCliqueSet
@@ -34,6 +36,7 @@ from muster.grove.sets.set_children import (
     group_update,
     service_object,
 )
+from muster.grove.sets.set_events import set_events
 from muster.grove.sets.set_gangs import gang_objects, gang_update
 from muster.grove.sets.set_rollout import SetRollout, plan_set_rollout
 from muster.grove.sets.set_status import set_status
@@ -58,11 +61,12 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
     rollout = plan_set_rollout(view, now)
     waits = {replica.index: wait_for(replica.parts(), termination_delay(view.pcs), now) for replica in view.replicas}
     waits = {index: wait for index, wait in waits.items() if index != rollout.current}
+    expired = _expired(view, waits)
     gangs = {name_of(gang): gang for gang in gang_objects(view)}
     actions = chain(
         _finalizer(raw),
         _surplus(view, seen, gangs),
-        _terminations(view, waits),
+        (removal(POD_CLIQUES, clique) for replica in expired for clique in _cliques_of(view, replica)),
         _services(view, seen[SERVICES]),
         _cliques(view, rollout),
         _groups(view, rollout),
@@ -70,7 +74,9 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         _autoscalers(view, seen[AUTOSCALERS]),
     )
     status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
-    return bounded(actions, existing, status, shortest(waits.values()))
+    terminated = [replica.index for replica in expired if any(_cliques_of(view, replica))]
+    events = tuple(set_events(view, rollout, terminated))
+    return replace(bounded(actions, existing, status, shortest(waits.values())), events=events)
 
 
 # deletion -----------------------------------------------------------------------------------------------------------
@@ -126,12 +132,10 @@ def _index(raw: Raw) -> int:
     return number(texts(raw, "metadata.labels").get(SET_REPLICA, "")) or 0
 
 
-def _terminations(view: SetView, waits: Mapping[int, BreachWait]) -> Iterator[Action]:
-    """All cliques of replicas that have been below their minimum for too long."""
-    for replica in view.replicas:
-        wait = waits.get(replica.index)
-        if wait is not None and wait.is_over and None not in replica.cliques:
-            yield from (removal(POD_CLIQUES, clique) for clique in _cliques_of(view, replica))
+def _expired(view: SetView, waits: Mapping[int, BreachWait]) -> list[SetReplicaView]:
+    """Replicas that have been below their minimum for too long, and are whole: all of their cliques go."""
+    over = (replica for replica in view.replicas if waits.get(replica.index, BreachWait()).is_over)
+    return [replica for replica in over if None not in replica.cliques]
 
 
 def _cliques_of(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:

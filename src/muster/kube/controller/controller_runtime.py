@@ -11,17 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 
-from muster.api.meta import ObjectMeta
 from muster.api.resources import DEFINITIONS, Resource
 from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector, ReflectorEvent
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
 from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.controller.orphan_collector import OrphanCollector
+from muster.kube.controller.owner_events import OwnerEvents
 from muster.kube.controller.status_queue import StatusQueue
-from muster.kube.errors import ApiError
-from muster.kube.event_recorder import EventRecorder, event
-from muster.kube.leadership import AlwaysLeading, Leadership, leads_in, within_leadership
+from muster.kube.leadership import AlwaysLeading, Leadership
 from muster.kube.work_queue import WorkQueue
 from muster.workloads.conditions import timestamp
 from muster.workloads.table import CONTROLLERS
@@ -29,7 +27,6 @@ from muster.workloads.types import Controller, Create, Key, Remove, Update, kind
 
 WORKERS = 8
 EXPIRE_SECONDS = 60.0
-EVENT_SECONDS = 30.0  # that writing an event may take
 STATUS_RETRY_SECONDS = 0.5  # after a status was refused
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
@@ -64,7 +61,7 @@ class ControllerRuntime:
         self._keep = keep
         self.cache = ObjectCache(time.monotonic, self._on_change)
         self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
-        self._events = EventRecorder(cluster, time.monotonic)
+        self._events = OwnerEvents(cluster, self._leadership, now)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._costs: dict[Key, float] = {}  # seconds of the last reconciliation, where it was not cheap
         self._statuses = StatusQueue(
@@ -230,17 +227,20 @@ class ControllerRuntime:
         try:
             reconciliation = controller.reconcile(owner, self.cache, self._now())
         except Exception as error:  # an object that nothing has validated: the others go on
-            await self._record(owner, key[0], "FailedReconcile", f"{type(error).__name__}: {error}", term)
+            await self._events.record_failure(
+                key[0], owner, "FailedReconcile", f"{type(error).__name__}: {error}", term
+            )
             return False
         self._note_cost(key, time.monotonic() - began)
         failures = await self._writer.perform(reconciliation.actions, term)
         status = reconciliation.status
         if failures:
             reason, message = _explain(failures[0])
-            await self._record(owner, key[0], reason, message, term)
+            await self._events.record_failure(key[0], owner, reason, message, term)
             if status is not None and controller.failed is not None:
                 status = controller.failed(owner, status, reason, message, self._now())
         self._statuses.put(key, owner, status, term)
+        await self._events.record_changes(key[0], owner, reconciliation.events, term)
         again = reconciliation.again_after_seconds
         if again == 0 and not await self._statuses.write_now(key):
             return False
@@ -257,19 +257,6 @@ class ControllerRuntime:
             self._costs[key] = seconds
         else:
             self._costs.pop(key, None)
-
-    # what went wrong
-
-    async def _record(self, owner: Raw, resource: Resource, reason: str, message: str, term: int) -> None:
-        metadata = owner["metadata"]
-        about = ObjectMeta(name=metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata.get("uid", ""))
-        if not leads_in(self._leadership, term):
-            return
-        try:
-            async with within_leadership(self._leadership, EVENT_SECONDS):
-                await self._events.record(event(resource, about, reason, message, self._now()))
-        except ApiError:
-            return  # the retry of the object records it again
 
 
 def _explain(failure: FailedAction) -> tuple[str, str]:
