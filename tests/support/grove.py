@@ -18,7 +18,7 @@ from muster.grove.table import GROVE
 from muster.workloads.conditions import timestamp
 from muster.workloads.expansion import controller_uid
 from muster.workloads.merge_patch import merged
-from muster.workloads.types import Action, Controller, Create, Key, Raw, Remove, Update, related_keys
+from muster.workloads.types import Action, Controller, Create, Key, OwnerEvent, Raw, Remove, Update, related_keys
 
 STRUCTURE = {kind: one for kind, one in GROVE.items() if kind not in (POD_CLIQUES, POD_GANGS)}  # without pods
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,6 +59,7 @@ class GroveCluster:
         self.controllers, self.now = dict(controllers), START
         self.objects: dict[Key, Raw] = {}
         self.performed: list[Action] = []
+        self.events: list[tuple[str, OwnerEvent]] = []  # each with the name of what it is about
         self.observers: list[Callable[[Action], None]] = []  # called after every action
         self._keys: dict[str, Key] = {}  # by uid
         self._children: dict[str, dict[Key, None]] = {}  # by the uid of their controller
@@ -274,6 +275,7 @@ class GroveCluster:
         owner = self.objects[key]
         self._again.pop(key, None)
         reconciliation = self.controllers[key[0]].reconcile(owner, self, self.now)
+        self.events += [(key[2], event) for event in reconciliation.events]
         for action in reconciliation.actions:
             self._perform(action)
             self.performed.append(action)

@@ -27,14 +27,20 @@ def set_events(view: SetView, rollout: SetRollout, terminated: Collection[int]) 
 
 def _update_events(view: SetView, rollout: SetRollout) -> Iterator[OwnerEvent]:
     before, after = mapping(view.raw, "status.updateProgress"), rollout.progress or {}
+    is_new = text(view.raw, "status.currentGenerationHash") not in ("", view.hashes.generation)
     template = f"template {view.hashes.generation}"
-    if text(before, "updateStartedAt") != text(after, "updateStartedAt"):
+    if after and (is_new or _differ(before, after, "updateStartedAt")):
         how = "pods get it when they are deleted" if view.updates_on_delete else "one replica at a time"
         yield OwnerEvent(UPDATE_STARTED, f"update of {len(view.replicas)} replicas to {template}: {how}", True)
-    if (index := _updating(after)) is not None and index != _updating(before):
+    if (index := _updating(after)) is not None and (is_new or index != _updating(before)):
         yield OwnerEvent(REPLICA_UPDATING, f"replica {index} is updated to {template}", True)
-    if text(after, "updateEndedAt") and not text(before, "updateEndedAt") and not view.updates_on_delete:
+    has_ended = bool(text(after, "updateEndedAt")) and (is_new or _differ(before, after, "updateEndedAt"))
+    if has_ended and not view.updates_on_delete:
         yield OwnerEvent(UPDATE_ENDED, f"all replicas have {template}", True)
+
+
+def _differ(before: Raw, after: Raw, field: str) -> bool:
+    return text(before, field) != text(after, field)
 
 
 def _updating(progress: Raw) -> int | None:
