@@ -217,7 +217,7 @@ def explain(given: Objects, key: str, policy: Policy | None = None, now: datetim
     """Why a gang waits, or where it is placed, and what would help. KeyError: there is no such gang."""
     _must_be("explain", key, str, "the key of a gang, `namespace/name`")
     decided = plan(given, policy, now)
-    return text.plain(plans.gang_lines(decided.decided.gang(key)))
+    return text.plain(plans.gang_lines(decided.decided.gang(key), decided.scaled.get(key)))
 
 
 def what_if(

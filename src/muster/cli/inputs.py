@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api import codec
-from muster.api.objects import Objects
+from muster.api.objects import Objects, OtherObject
 from muster.cli.options import target
 from muster.cli.printing import note
 from muster.config.settings import Config
@@ -20,7 +20,7 @@ from muster.grouping.manifests.settings import GroupingSettings, group_kind
 from muster.grouping.manifests.types import GroupedObjects
 from muster.kube.manifest_files import ManifestFile, sources
 from muster.planning.grove.grouped_sets import group_workloads
-from muster.planning.grove.set_objects import is_grove
+from muster.planning.grove.set_objects import is_grove, place_of
 from muster.reporting import grouping
 from muster.validation.pods.membership import Stray
 
@@ -67,11 +67,17 @@ def load_files(paths: Iterable[str], most_mib: int, settings: GroupingSettings) 
 
 
 def load_with_owners(
-    paths: Iterable[str], most_mib: int, settings: GroupingSettings, *, reads_all: bool = False
+    paths: Iterable[str],
+    most_mib: int,
+    settings: GroupingSettings,
+    *,
+    reads_all: bool = False,
+    reads_sets: bool = False,
 ) -> LoadedObjects:
     """What `load` gives, and of a live cluster the owners of pods without a PodGroup; `reads_all`: of all pods.
 
-    Where files bring workloads, owners of all pods are read: pods that exist count instead of future ones.
+    Where files bring workloads, owners of all pods are read: pods that exist count instead of future ones. With
+    `reads_sets`, or where files bring PodCliqueSets, those of the cluster and all that became of them, too.
     """
     objects = load(paths, most_mib, settings)
     kubeconfig, context = target()
@@ -79,15 +85,33 @@ def load_with_owners(
         return LoadedObjects(objects, settings)
     from muster.cli import live_owners
 
-    reads_all = reads_all or bool(objects.others)
+    if reads_sets or any(map(is_grove, objects.others)):
+        objects = replace(objects, others=_beside_sets(objects.others, kubeconfig, context))
+    reads_all = reads_all or any(not is_grove(other) for other in objects.others)
     owners = live_owners.read(kubeconfig, context, objects, settings, reads_all=reads_all)
     others = live_owners.beside(objects.others, owners.objects)
     return LoadedObjects(replace(objects, others=others), replace(settings, is_live=True, unread=owners.unread))
 
 
-def load_grouped(paths: Iterable[str], most_mib: int, settings: GroupingSettings) -> GroupedObjects:
-    """The objects with the PodGroups and future pods of their workloads, with notes about these."""
-    loaded = load_with_owners(paths, most_mib, settings)
+def _beside_sets(
+    given: tuple[OtherObject, ...], kubeconfig: str | None, context: str | None
+) -> tuple[OtherObject, ...]:
+    """What was given, and Grove's objects of the cluster that were not."""
+    from muster.cli import live_grove
+
+    known = {(other.kind, place_of(other.raw)) for other in given}
+    read_ = live_grove.read(kubeconfig, context)
+    return (*given, *(other for other in read_ if (other.kind, place_of(other.raw)) not in known))
+
+
+def load_grouped(
+    paths: Iterable[str], most_mib: int, settings: GroupingSettings, *, reads_sets: bool = False
+) -> GroupedObjects:
+    """The objects with the PodGroups and future pods of their workloads, with notes about these.
+
+    `reads_sets`: with the PodCliqueSets of a live cluster.
+    """
+    loaded = load_with_owners(paths, most_mib, settings, reads_sets=reads_sets)
     grouped = group_workloads(loaded.objects, loaded.settings)
     note_workloads(grouped, settings.schedulers)
     return grouped

@@ -6,7 +6,7 @@ import click
 
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
-from muster.cli import inputs, options, printing
+from muster.cli import inputs, options, pod_clique_sets, printing
 from muster.config.settings import Config
 from muster.errors import Refused
 from muster.model.gang.builder import collect_gangs
@@ -16,16 +16,18 @@ from muster.validation import podgroup
 
 
 @click.command("tree")
-@options.some_files
+@click.argument("arguments", nargs=-1, metavar="[pcs/NAMESPACE/NAME] [FILE…]", type=click.Path(allow_dash=True))
 @options.cluster
 @options.output("table", "json", "yaml", "mermaid")
 @options.configured
 @options.max_file_mib
-def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
+def command(arguments: tuple[str, ...], form: str, config: Config, max_file_mib: int) -> int:
     """Draw gangs as trees: each level with its minimum, its placed pods, its domain, and what is core or optional.
 
     Pods in the files join their gangs; a note names pods whose PodGroup does not exist. Workloads such as Jobs,
     LeaderWorkerSets or PyTorchJobs are drawn with the PodGroups and pods that they will have.
+
+    pcs/NAMESPACE/NAME draws one PodCliqueSet of Grove: its replicas, gangs, cliques and pods, with gates and reasons.
 
     \b
     Examples:
@@ -33,8 +35,13 @@ def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int
       muster tree podgroup.yaml pods/
       muster tree pytorchjob.yaml
       muster tree -o mermaid podgroup.yaml
+      muster tree pcs/inference/llm podcliqueset.yaml
+      muster tree pcs/inference/llm --context production
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
+    named, files = pod_clique_sets.split(arguments)
+    if named is not None:
+        return pod_clique_sets.show_tree(named, files, form, config, max_file_mib)
     objects = inputs.load_grouped(files, max_file_mib, inputs.grouping_settings(config)).objects
     _refuse_broken(objects)
     collected = collect_gangs(objects, config.scheduling.scheduler_names)

@@ -95,9 +95,9 @@ def _refuse_invalid(sets: Iterable[OtherObject], objects: Objects) -> None:
 def _expand(
     objects: Objects, grove: Sequence[OtherObject], sets: Sequence[OtherObject], schedulers: Sequence[str]
 ) -> Expansion:
-    names_ = {_place(other.raw) for other in sets}
+    names_ = {place_of(other.raw) for other in sets}
     parts = [other.raw for other in grove if _is_part(other, names_)]
-    uids = {_place(raw): text(raw, "metadata.uid") for raw in parts if raw["kind"] == POD_CLIQUES.kind}
+    uids = {place_of(raw): text(raw, "metadata.uid") for raw in parts if raw["kind"] == POD_CLIQUES.kind}
     pods = [_pod(pod, uids) for pod in objects.pods if _set_of(pod.metadata.labels, pod.metadata.namespace) in names_]
     around = (
         *(_typed(NODES, {"metadata": {"name": n.metadata.name, "labels": n.metadata.labels}}) for n in objects.nodes),
@@ -119,7 +119,8 @@ def _is_part(other: OtherObject, sets: Collection[Place]) -> bool:
     return _set_of(texts(other.raw, "metadata.labels"), text(other.raw, "metadata.namespace")) in sets
 
 
-def _place(raw: Raw) -> Place:
+def place_of(raw: Raw) -> Place:
+    """Namespace and name of an object."""
     return text(raw, "metadata.namespace") or names.DEFAULT_NAMESPACE, text(raw, "metadata.name")
 
 
@@ -198,7 +199,7 @@ def _part_key(raw: Raw) -> tuple[str, str]:
 
 
 def _identity(raw: Raw) -> str:
-    return "/".join(_place(raw))
+    return "/".join(place_of(raw))
 
 
 def _decoded(raw: Raw, kind: type[T], where: str) -> T:

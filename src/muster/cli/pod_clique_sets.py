@@ -1,0 +1,90 @@
+"""`pcs/NAMESPACE/NAME` as an argument of verbs, and what they show of a PodCliqueSet."""
+
+import os
+from datetime import UTC, datetime
+
+from muster import facade
+from muster.api.names import DEFAULT_NAMESPACE
+from muster.cli import inputs, printing
+from muster.config.settings import Config
+from muster.errors import InputError
+from muster.grouping.manifests.types import GroupedObjects
+from muster.model.snapshot import take
+from muster.planning.decision import GangPlan
+from muster.planning.grove.scaled_gangs import ScaledGang
+from muster.reporting.grove import set_reports, set_views
+
+WORDS = ("pcs", "podcliqueset", "podcliquesets")  # as kubectl takes them
+SetName = tuple[str, str]  # namespace and name
+
+
+def parse(word: str) -> SetName | None:
+    """The set that an argument names; None: it names something else. InputError: it is incomplete."""
+    kind, _, rest = word.partition("/")
+    if kind.lower() not in WORDS or not rest or os.path.lexists(word):
+        return None
+    namespace, _, name = rest.rpartition("/")
+    if not name or "/" in namespace:
+        raise InputError(f"`{word[:80]}` does not name a PodCliqueSet", hint="say `pcs/NAMESPACE/NAME`")
+    return namespace or DEFAULT_NAMESPACE, name
+
+
+def split(arguments: tuple[str, ...]) -> tuple[SetName | None, tuple[str, ...]]:
+    """The set that the first argument names, and the files."""
+    named = parse(arguments[0]) if arguments else None
+    return (None, arguments) if named is None else (named, arguments[1:])
+
+
+def show_tree(named: SetName, files: tuple[str, ...], form: str, config: Config, most_mib: int) -> int:
+    """The set as it is now, or as it will be when it is submitted; nothing is planned."""
+    grouped = _load(files, config, most_mib)
+    snapshot = take(grouped.objects, datetime.now(UTC), config.scheduling.scheduler_names)
+    gangs = {gang.key: GangPlan(gang, "Waiting", snapshot=snapshot) for gang in snapshot.gangs}
+    return _show(
+        named,
+        form,
+        set_reports.SetSituation(
+            parts=grouped.parts,
+            pods=grouped.objects.pods,
+            gangs=gangs,
+            schedulers=config.scheduling.scheduler_names,
+        ),
+        "SetTree",
+    )
+
+
+def show_explanation(named: SetName, files: tuple[str, ...], form: str, config: Config, most_mib: int) -> int:
+    """The set as a plan leaves it, with the reasons of every gang that waits."""
+    grouped = _load(files, config, most_mib)
+    policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names)
+    plan = facade.plan(grouped.objects, policy, grouping=inputs.grouping_settings(config))
+    gangs = {gang.gang.key: gang for gang in plan.decided.gangs}
+    scaled: dict[str, ScaledGang] = dict(plan.scaled)
+    return _show(
+        named,
+        form,
+        set_reports.SetSituation(
+            parts=grouped.parts,
+            pods=grouped.objects.pods,
+            gangs=gangs,
+            scaled=scaled,
+            is_planned=True,
+            schedulers=policy.scheduler_names,
+        ),
+        "SetExplanation",
+    )
+
+
+def _load(files: tuple[str, ...], config: Config, most_mib: int) -> GroupedObjects:
+    return inputs.load_grouped(files, most_mib, inputs.grouping_settings(config), reads_sets=True)
+
+
+def _show(named: SetName, form: str, situation: set_reports.SetSituation, kind: str) -> int:
+    if form not in ("table", "json", "yaml"):
+        raise InputError(f"a PodCliqueSet has no form `{form}`", hint="table, json or yaml")
+    report = set_reports.report_set(situation, *named)
+    if form == "table":
+        printing.show(set_views.draw_set(report))
+    else:
+        printing.emit(form, kind, set_views.set_data(report))
+    return 0
