@@ -112,8 +112,9 @@ class ClusterStore(ObjectReader):
         from_storage = self._kind_registry.from_storage(kind)
         if dry_run:
             return from_storage(checked_copy(new))
-        self._object_store.put(group_resource(kind.resource), new)
-        return from_storage(self._stored(kind, *key).copy())
+        stored = self._object_store.put(group_resource(kind.resource), new).copy()
+        self._garbage_collector.collect_late(group_resource(kind.resource), key)
+        return from_storage(stored)
 
     def replace(
         self,

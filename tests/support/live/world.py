@@ -11,9 +11,22 @@ from itertools import count
 from typing import Any
 
 from muster.api.core import Pod
-from muster.api.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
+from muster.api.resources import (
+    NODES,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    TOPOLOGIES,
+    Resource,
+)
+from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
-from muster.config.settings import Config, PodGrouping, Scheduling
+from muster.config.settings import Config, GroveOperator, PodGrouping, Scheduling
 from muster.controllers.grouper.grouper import Grouper
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.kubelet.clock import EPOCH, ManualClock
@@ -21,6 +34,7 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.leadership import Leadership
 from muster.scheduler.apply.write_state import LOST_SECONDS
 from muster.scheduler.loop import Scheduler
@@ -105,10 +119,11 @@ class World:
         settings: Scheduling = HASTY,
         leadership: Leadership | None = None,
         grouping: PodGrouping | None = None,
+        grove: Cluster | None = None,
     ) -> AsyncIterator["Live"]:
         """A scheduler at work, and kubelets, until it is left; a Crash of it is no failure of the test.
 
-        With `grouping`, a pod grouper works beside it.
+        With `grouping`, a pod grouper works beside it; with `grove`, Grove's operator, on that cluster.
         """
         scheduler = Scheduler(
             cluster or self.memory,
@@ -120,10 +135,13 @@ class World:
         )
         config = Config(scheduling=settings, grouping=grouping or PodGrouping())
         grouper = build_grouper(config, scheduler.cluster, scheduler) if grouping else None
+        operator = attach_operator(GroveOperator(), grove, scheduler) if grove else None
         self.kubelets = Kubelets(self.memory, self.time, HABITS)
         others = asyncio.all_tasks()
         async with self.kubelets.running():
-            live = Live(self, scheduler, asyncio.create_task(_run(scheduler, grouper)), grouper)
+            parts = [part for part in (scheduler, grouper, operator) if part is not None]
+            live = Live(self, scheduler, asyncio.create_task(_run(parts)), grouper, operator)
+            live.clusters = [cluster for cluster in (scheduler.cluster, grove) if isinstance(cluster, Faulty)]
             try:
                 yield live
             finally:
@@ -131,11 +149,10 @@ class World:
                 _blame(None if live.task.cancelled() else live.task.exception())
 
 
-async def _run(scheduler: Scheduler, grouper: Grouper | None) -> None:
+async def _run(parts: Iterable[Scheduler | Grouper | ControllerRuntime]) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(scheduler.run())
-        if grouper is not None:
-            tasks.create_task(grouper.run())
+        for part in parts:
+            tasks.create_task(part.run())
 
 
 def _uids() -> Callable[[], str]:
@@ -174,9 +191,16 @@ class Live:
     """One scheduler at work in a world."""
 
     def __init__(
-        self, world: World, scheduler: Scheduler, task: "asyncio.Task[None]", grouper: Grouper | None = None
+        self,
+        world: World,
+        scheduler: Scheduler,
+        task: "asyncio.Task[None]",
+        grouper: Grouper | None = None,
+        operator: ControllerRuntime | None = None,
     ) -> None:
-        self.world, self.scheduler, self.task, self.grouper = world, scheduler, task, grouper
+        self.world, self.scheduler, self.task = world, scheduler, task
+        self.grouper, self.operator = grouper, operator
+        self.clusters = [cluster for cluster in (scheduler.cluster,) if isinstance(cluster, Faulty)]
 
     async def settle(self, seconds: float = 60.0) -> bool:
         """Until nothing changes any more, no write is unconfirmed, and the cache has every pod; or it crashed."""
@@ -195,8 +219,7 @@ class Live:
     @property
     def over(self) -> bool:
         """It has ended, or has crashed and is about to."""
-        cluster = self.scheduler.cluster
-        return self.task.done() or (isinstance(cluster, Faulty) and cluster.dead)
+        return self.task.done() or any(cluster.dead for cluster in self.clusters)
 
     async def until(self, test: Callable[[], bool], seconds: float = 10.0) -> None:
         end = time.monotonic() + seconds
@@ -213,13 +236,25 @@ class Live:
 
     def _received(self) -> bool:
         """The scheduler knows every pod as it is."""
-        cluster = self.scheduler.cluster
-        if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
+        if not self.scheduler.ready or any(cluster.held for cluster in self.clusters):
+            return False
+        if self.operator is not None and not self._has_operator_settled(self.operator):
             return False
         if self.grouper is not None and not self.grouper.is_settled:
             return False
         known = {one.metadata.name: _known(one) for one in self.scheduler.watched.cache.objects.pods}
         return known == {one["metadata"]["name"]: _stored(one) for one in self.world.memory.store.list(PODS).items}
+
+    def _has_operator_settled(self, operator: ControllerRuntime) -> bool:
+        """Grove's operator has nothing to do, and knows every object of its kinds as it is."""
+        return operator.is_at_rest and all(
+            _versions(operator.every(kind)) == _versions(self.world.memory.store.list(kind).items)
+            for kind in (POD_CLIQUE_SETS, POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS)
+        )
+
+
+def _versions(raws: Iterable[Raw]) -> set[tuple[str, str]]:
+    return {(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"]) for raw in raws}
 
 
 def describe(scheduler: Scheduler) -> str:

@@ -26,6 +26,7 @@ from muster.embedded.store.versioned_table import NamespacedName, StoredObject
 from muster.kube.cluster import Raw
 
 _PODS, _NAMESPACES, _DEFINITIONS = group_resource(PODS), group_resource(NAMESPACES), group_resource(DEFINITIONS)
+MOST_GONE = 10_000  # removed owners that are remembered
 _FINALIZER_BY_POLICY = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
@@ -35,6 +36,7 @@ class GarbageCollector:
     def __init__(self, object_store: ObjectStore, timestamp: Callable[[int], str]) -> None:
         self._object_store, self._timestamp = object_store, timestamp
         self._removed: deque[tuple[GroupResource, Raw]] = deque()  # whose consequences are still to be processed
+        self._gone: dict[str, None] = {}  # uids of removed objects, oldest first
 
     def delete(
         self,
@@ -47,6 +49,13 @@ class GarbageCollector:
         self._delete(resource, key, grace_seconds, propagation)
         self.process_removals()
         return self._object_store.get(resource, key)
+
+    def collect_late(self, resource: GroupResource, key: NamespacedName) -> None:
+        """Delete an object that was created after all of its owners were removed; owners never seen here are kept."""
+        stored = self._object_store.get(resource, key)
+        owners = [owner.get("uid", "") for owner in owner_references(stored.raw)] if stored is not None else []
+        if owners and all(uid in self._gone for uid in owners):
+            self.delete(resource, key, propagation="Background")
 
     def process_removals(self) -> None:
         """Process the dependents, owners, namespace and CRD of every removed object."""
@@ -114,6 +123,9 @@ class GarbageCollector:
     def _remove(self, resource: GroupResource, key: NamespacedName) -> None:
         last = self._object_store.remove(resource, key)
         self._removed.append((resource, last.raw))
+        self._gone[last.uid] = None
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
 
     def _collect_dependent(self, dependent: StorageKey) -> None:
         """Delete a dependent whose owners are all gone; otherwise remove the references to those that are."""

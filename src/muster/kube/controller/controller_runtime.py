@@ -10,15 +10,24 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 
 from muster.api.resources import DEFINITIONS, Resource
-from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector, ReflectorEvent
+from muster.kube.cache.reflector import (
+    ListCompleted,
+    ObjectDeleted,
+    ObjectUpdated,
+    Reflector,
+    ReflectorEvent,
+    ReflectorHealth,
+)
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.action_writer import FIELD_MANAGER, ActionWriter, FailedAction
 from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.controller.orphan_collector import OrphanCollector
 from muster.kube.controller.owner_events import OwnerEvents
 from muster.kube.controller.status_queue import StatusQueue
+from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
 from muster.kube.work_queue import WorkQueue
 from muster.workloads.conditions import timestamp
@@ -41,7 +50,7 @@ class ControllerRuntime:
     """Runs the controllers of these kinds. `run` until cancelled.
 
     `fed` are kinds that `handle` gets from somebody else's watches. `keep`: what is kept of an object; None: nothing.
-    Statuses wait while actions are in flight, or `is_busy`.
+    Statuses wait while actions are in flight, or `is_busy`. `on_problem`: a kind whose watch fails; None: it is back.
     """
 
     def __init__(
@@ -55,8 +64,9 @@ class ControllerRuntime:
         field_manager: str = FIELD_MANAGER,
         workers: int = WORKERS,
         is_busy: Callable[[], bool] = lambda: False,
+        on_problem: Callable[[Resource, ApiError | None], None] = lambda *_: None,
     ) -> None:
-        self._cluster, self._controllers, self._now, self._workers = cluster, dict(controllers), now, workers
+        self._controllers, self._now, self._workers = dict(controllers), now, workers
         self._leadership: Leadership = leadership or AlwaysLeading()
         self._keep = keep
         self.cache = ObjectCache(time.monotonic, self._on_change)
@@ -73,9 +83,12 @@ class ControllerRuntime:
             lambda key: self._queue.add_later(key, STATUS_RETRY_SECONDS),
         )
         kinds = dict.fromkeys(kind for controller in controllers.values() for kind in kinds_of(controller))
-        self._reflectors = {kind: Reflector(cluster, kind) for kind in kinds if kind not in fed}
+        self._definitions = Reflector(cluster, DEFINITIONS, health=_health(DEFINITIONS, on_problem))
+        self._reflectors = {
+            kind: Reflector(cluster, kind, health=_health(kind, on_problem)) for kind in kinds if kind not in fed
+        }
         self._fed = dict.fromkeys((kind for kind in kinds if kind in fed), False)  # whether it was listed
-        self._orphans = OrphanCollector(cluster, self.cache, controllers, self._has_synced)
+        self._orphans = OrphanCollector(cluster, self.cache, controllers, self._has_synced, self._leadership)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
@@ -155,7 +168,7 @@ class ControllerRuntime:
 
     async def _wake_on_definitions(self) -> None:
         """Lists a kind as soon as its CRD is there; until then its reflector waits longer and longer."""
-        async with aclosing(Reflector(self._cluster, DEFINITIONS).events()) as events:
+        async with aclosing(self._definitions.events()) as events:
             async for received in events:
                 if isinstance(received, ObjectUpdated):
                     for resource in _defined(received.object, self._reflectors):
@@ -257,6 +270,10 @@ class ControllerRuntime:
             self._costs[key] = seconds
         else:
             self._costs.pop(key, None)
+
+
+def _health(resource: Resource, on_problem: Callable[[Resource, ApiError | None], None]) -> ReflectorHealth:
+    return ReflectorHealth(on_change=partial(on_problem, resource))
 
 
 def _explain(failure: FailedAction) -> tuple[str, str]:

@@ -87,12 +87,15 @@ class ObjectCache:
     def observe_deletion(self, raw: Raw) -> None:
         """An object is gone."""
         uid = raw["metadata"].get("uid", "")
-        self._deleted[uid] = None
-        if len(self._deleted) > MOST_DELETED:
-            del self._deleted[next(iter(self._deleted))]
+        self._remember_deletion(uid)
         key = self._keys.get(uid)
         if key is not None:
             self._drop(key)
+
+    def _remember_deletion(self, uid: str) -> None:
+        self._deleted[uid] = None
+        if len(self._deleted) > MOST_DELETED:
+            del self._deleted[next(iter(self._deleted))]
 
     # what a controller wrote
 
@@ -129,7 +132,8 @@ class ObjectCache:
         metadata = raw["metadata"]
         key, uid = (resource, metadata.get("namespace", ""), metadata["name"]), metadata.get("uid", "")
         old = self._objects.get(key)
-        if old is not None and old["metadata"].get("uid") != uid:
+        if old is not None and old["metadata"].get("uid") != uid:  # deleted and made again between two lists
+            self._remember_deletion(old["metadata"].get("uid", ""))
             self._drop(key)
         elif old is not None and not _is_newer(raw, old):
             return

@@ -116,3 +116,12 @@ def test_owners_are_followed_a_bounded_number_of_times() -> None:
     first = recorded.cache.get(PODS, "default", "0")
     assert first is not None
     assert len(list(recorded.cache.owners_of(first))) == object_cache.MOST_OWNERS
+
+
+def test_an_object_that_was_made_again_between_two_lists_shows_that_the_old_one_is_gone() -> None:
+    """No watch said so, and what the old one left behind has to be found."""
+    recorded = Recorded()
+    recorded.cache.observe(REPLICA_SETS, pod("w", uid="old"))
+    recorded.cache.observe(REPLICA_SETS, pod("w", 2, uid="new"))
+    assert recorded.cache.was_deleted("old")
+    assert not recorded.cache.was_deleted("new")
