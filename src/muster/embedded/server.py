@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -43,8 +43,11 @@ async def serve(
     kubeconfig_path: Path | None = None,
     token: str = "",
     clock: Callable[[], datetime] = now,
+    schedulers: Sequence[str] = (),
 ) -> AsyncIterator[Serving]:
     """Serve until left. Port 0: any free port; empty token: a new one; no path: a temporary kubeconfig.
+
+    `schedulers`: those of the cluster, for warnings about PodCliqueSets of others.
 
     Listens on loopback unless another host is given.
     """
@@ -56,7 +59,7 @@ async def serve(
     ):
         address = _address(host, listener.getsockname()[1])
         path = kubeconfig_path or Path(folder) / "kubeconfig"
-        context = server_context(memory.store, token, clock)
+        context = server_context(memory.store, token, clock, schedulers)
         ssl_context = tls.server_context(certificates, Path(folder))
         server = AsgiServer(_config(application(context), ssl_context))
         running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -1,7 +1,7 @@
 """The objects around one under validation, with indexes that all validations share."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -94,7 +94,8 @@ class ValidationContext:
 
     `members` returns the pods of a gang where an index exists already; by default this class builds one. `whole`: the
     objects are all that exist, as in a live cluster; an object that is not in some files may exist elsewhere.
-    `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them.
+    `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them. `schedulers`: the
+    names of ours; empty: they are not known.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class ValidationContext:
         *,
         whole: bool = False,
         read_others: ReadOthers | None = None,
+        schedulers: Sequence[str] = (),
     ) -> None:
+        self.schedulers = schedulers
         self.objects, self.whole, self._read_others = objects or Objects(), whole, read_others
         self._members: Members = members or (lambda gang: self.pods.get(gang, ()))
         self._levels: dict[tuple[str, str], int | None] = {}

@@ -97,7 +97,11 @@ async def open_embedded_cluster(
         loops["replicas"] = ReplicaController(memory, list(respawned)).run
     started = tasks.start(loops)
     try:
-        async with serve(memory, served_at.host, served_at.port, kubeconfig_path=served_at.kubeconfig) as serving:
+        schedulers = settings.scheduling.scheduler_names
+        kubeconfig = served_at.kubeconfig
+        async with serve(
+            memory, served_at.host, served_at.port, kubeconfig_path=kubeconfig, schedulers=schedulers
+        ) as serving:
             try:
                 yield EmbeddedCluster(serving.address, scheduler, kubelets, started, memory)
             finally:

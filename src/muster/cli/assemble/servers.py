@@ -102,4 +102,6 @@ def _webhook_loops(
 def _validation_context(scheduler: Scheduler, operator: ControllerRuntime | None) -> ValidationContext:
     """The scheduler's cache, as the context of an admission review; whole once every kind is listed."""
     cache, synced = scheduler.watched.cache, scheduler.synced
-    return ValidationContext(cache.objects, cache.pods_of, whole=synced, read_others=reader_of(operator))
+    names = scheduler.settings.scheduler_names if operator is not None else ()
+    read = reader_of(operator)
+    return ValidationContext(cache.objects, cache.pods_of, whole=synced, read_others=read, schedulers=names)

@@ -49,9 +49,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def server_context(store: ClusterStore, token: str = "", clock: Callable[[], datetime] = now) -> ServerContext:
+def server_context(
+    store: ClusterStore, token: str = "", clock: Callable[[], datetime] = now, schedulers: Sequence[str] = ()
+) -> ServerContext:
     """What the application needs to serve a store; empty token: no authentication."""
-    return ServerContext(store, clock, OpenWatches(), token)
+    return ServerContext(store, clock, OpenWatches(), token, schedulers)
 
 
 def application(context: ServerContext) -> ASGIApp:

@@ -24,6 +24,7 @@ class ServerContext(Struct, frozen=True):
     clock: Callable[[], datetime]
     watches: OpenWatches
     token: str = ""  # empty: no authentication
+    schedulers: Sequence[str] = ()  # ours, for warnings about objects of others; empty: there is no such warning
 
     def __repr__(self) -> str:
         return "ServerContext(…)"  # a token has no place in logs

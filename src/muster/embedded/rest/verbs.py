@@ -6,7 +6,7 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster.api.resources import NAMESPACES, SCALES, Resource
+from muster.api.resources import NAMESPACES, POD_CLIQUE_SETS, SCALES, Resource
 from muster.embedded.rest.negotiation import (
     PATCH_TYPES,
     content_type,
@@ -18,10 +18,13 @@ from muster.embedded.rest.negotiation import (
 from muster.embedded.rest.read_verbs import ServerContext, format_object, get_object, list_objects, object_list
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import object_response, status_error, success_status
-from muster.embedded.rest.write_options import eviction_options, parse_delete_options, parse_write_options
+from muster.embedded.rest.write_options import WriteOptions, eviction_options, parse_delete_options, parse_write_options
 from muster.kube.cluster import PatchType, Raw
 from muster.kube.errors import ApiError
+from muster.validation.check import check
+from muster.validation.context import ValidationContext
 
+MOST_WARNINGS = 20
 Verb = Callable[[ServerContext, Target, Request], Awaitable[Response]]
 
 
@@ -52,7 +55,18 @@ async def create(context: ServerContext, target: Target, request: Request) -> Re
         field_manager=options.field_manager,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return format_object(context, target, request, stored, response_format, 201, options.warnings)
+    return format_object(
+        context, target, request, stored, response_format, 201, _warnings(context, target, stored, options)
+    )
+
+
+def _warnings(context: ServerContext, target: Target, stored: Raw, options: WriteOptions) -> list[str]:
+    """About unknown fields and, as the webhook of a cluster would, about a PodCliqueSet."""
+    if target.resource != POD_CLIQUE_SETS or target.subresource:
+        return options.warnings
+    problems = check(stored, None, ValidationContext(schedulers=context.schedulers))
+    said = [" ".join(str(problem).split()) for problem in problems if problem.severity == "warning"]
+    return [*options.warnings, *said[:MOST_WARNINGS]]
 
 
 async def replace(context: ServerContext, target: Target, request: Request) -> Response:
@@ -68,7 +82,9 @@ async def replace(context: ServerContext, target: Target, request: Request) -> R
         field_manager=options.field_manager,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return format_object(context, target, request, stored, response_format, warnings=options.warnings)
+    return format_object(
+        context, target, request, stored, response_format, warnings=_warnings(context, target, stored, options)
+    )
 
 
 async def patch(context: ServerContext, target: Target, request: Request) -> Response:
@@ -91,7 +107,8 @@ async def patch(context: ServerContext, target: Target, request: Request) -> Res
         dry_run=options.dry_run,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return format_object(context, target, request, stored, response_format, 201 if creates else 200, options.warnings)
+    warnings = _warnings(context, target, stored, options)
+    return format_object(context, target, request, stored, response_format, 201 if creates else 200, warnings)
 
 
 def _exists(context: ServerContext, target: Target) -> bool:

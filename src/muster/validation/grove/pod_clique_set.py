@@ -44,7 +44,7 @@ def _judge_alone(outline: SetOutline, raw: Any, context: ValidationContext) -> I
     yield from startup_order.judge(outline)
     yield from scaling_groups.judge(outline)
     yield from autoscaling.judge(outline)
-    yield from pod_specs.judge(outline)
+    yield from pod_specs.judge(outline, context.schedulers)
     yield from topology.judge(outline, context.topology_bindings)
     yield from unsupported.judge(raw)
     yield from collisions.judge(outline)

@@ -1,6 +1,6 @@
 """Pod specs of cliques (R4): the scheduler chooses nodes, and one scheduler places all pods of a set."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.api.fields import items, text
 from muster.api.grove.pod_clique_set import PodCliqueTemplate
@@ -14,11 +14,27 @@ _OWN = {
 }
 
 
-def judge(outline: SetOutline) -> Iterator[Problem]:
-    """Every problem of a pod spec."""
+def judge(outline: SetOutline, ours: Sequence[str] = ()) -> Iterator[Problem]:
+    """Every problem of a pod spec. `ours`: our schedulers; empty: they are not known."""
     for at, clique in outline.placed_cliques():
         yield from _spec(f"{at}.spec.podSpec", clique)
     yield from _schedulers(outline)
+    yield from _other_scheduler(outline, ours)
+
+
+def _other_scheduler(outline: SetOutline, ours: Sequence[str]) -> Iterator[Problem]:
+    """A set of another scheduler is left alone (N6): that nothing becomes of it must not come as a surprise."""
+    for at, clique in outline.placed_cliques():
+        named = text(clique.spec.pod_spec, "schedulerName")
+        if ours and named and named not in ours:
+            yield Problem(
+                f"{at}.spec.podSpec.schedulerName",
+                f"muster leaves this set to scheduler `{named[:63]}`, and makes no pods of it",
+                hint=f"`{ours[0]}`, or leave it out; or add it to `scheduling.schedulerNames` of muster",
+                severity="warning",
+                rule="N6",
+            )
+            return
 
 
 def scheduler_of(clique: PodCliqueTemplate) -> str:
