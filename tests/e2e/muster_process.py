@@ -34,16 +34,16 @@ def resource_of(raw: Raw) -> Resource:
     return Resource(group, version, f"{raw['kind'].lower()}s", raw["kind"], "namespace" in raw["metadata"])
 
 
-def installed_objects() -> list[Raw]:
-    return [raw for name in (*FILES, *OPTIONS) for raw in manifests(f"{name}.yaml")]
+def installed_objects(without: str = "") -> list[Raw]:
+    return [raw for name in (*FILES, *OPTIONS) if name != without for raw in manifests(f"{name}.yaml")]
 
 
 @asynccontextmanager
-async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
-    """Every manifest, for the first time; but for the Service, which leads to this machine."""
+async def installed(cluster: Cluster, webhook_port: int, without: str = "") -> AsyncIterator[None]:
+    """Every manifest, or all but one, for the first time; but for the Service, which leads to this machine."""
     await gone(cluster, LEASES, HOME, "muster")
     await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
-    raws = [raw for raw in installed_objects() if raw["kind"] != "Service"] + [local_service()]
+    raws = [raw for raw in installed_objects(without) if raw["kind"] != "Service"] + [local_service()]
     for raw in raws:
         for hook in raw.get("webhooks", ()):
             hook["clientConfig"]["service"]["port"] = webhook_port

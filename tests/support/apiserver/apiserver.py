@@ -59,8 +59,8 @@ class ApiServer:
         """What service accounts have asked for, a JSON object a line."""
         return self.folder / "audit.log"
 
-    def start(self) -> None:
-        """Until it is ready and knows our kinds."""
+    def start(self, definitions: Sequence[Mapping[str, Any]]) -> None:
+        """Until it is ready and knows these kinds."""
         certificates(self.folder)
         (self.folder / "tokens.csv").write_text(
             f"{ADMIN},admin,admin,system:masters\n{NO_RIGHTS},nobody,nobody,tests\n", encoding="utf-8"
@@ -71,7 +71,7 @@ class ApiServer:
         self._run("etcd", *self._etcd_flags())
         self._run("kube-apiserver", *self._server_flags())
         self._until_ready()
-        self.apply_crds(crds())
+        self.apply_crds(definitions)
 
     def stop(self) -> None:
         """Both are gone when this returns."""
@@ -207,13 +207,15 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def started(programs: dict[str, Path], tries: int = 3) -> ApiServer:
-    """Another process may take a free port; then the server starts once more."""
+def started(
+    programs: dict[str, Path], tries: int = 3, definitions: Sequence[Mapping[str, Any]] | None = None
+) -> ApiServer:
+    """With these CRDs, or all of ours. Another process may take a free port; then the server starts once more."""
     while True:
         server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs)
         tries -= 1
         try:
-            server.start()
+            server.start(crds() if definitions is None else definitions)
         except BaseException as error:
             server.stop()
             server.clean(keep_logs=True)

@@ -8,7 +8,9 @@ another scheduler are another operator's, with all that becomes of them.
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 
+import structlog
 from msgspec.structs import replace
 
 from muster.api import names
@@ -19,9 +21,11 @@ from muster.grove.cliques.pod_specs import CliqueSettings
 from muster.grove.table import bridge, operator
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
+from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership
 from muster.workloads.types import Controller
 
+log = structlog.get_logger()
 FED = (PODS, POD_GROUPS, NODES, TOPOLOGIES)
 FIELD_MANAGER = "muster-grove"
 WORKERS = 32
@@ -46,7 +50,18 @@ def build_operator(
         FIELD_MANAGER,
         WORKERS,
         is_binding,
+        log_problem,
     )
+
+
+def log_problem(resource: Resource, problem: ApiError | None) -> None:
+    """A watch that is lost, or back; that a cluster does not have a kind of Grove is no problem."""
+    if problem is None:
+        log.info("watch is back", resource=resource.plural)
+    elif problem.status == HTTPStatus.NOT_FOUND:
+        log.info("kind is not installed, waiting for its CRD", resource=resource.plural)
+    else:
+        log.warning("watch is lost", resource=resource.plural, reason=problem.reason, what=problem.message)
 
 
 def controllers_of(settings: GroveOperator, schedulers: Sequence[str]) -> Mapping[Resource, Controller]:
