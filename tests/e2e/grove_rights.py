@@ -10,6 +10,7 @@ from muster.api import names
 from muster.api.resources import (
     AUTOSCALERS,
     CLUSTER_TOPOLOGY_BINDINGS,
+    EVENTS,
     NAMESPACES,
     NODES,
     POD_CLIQUE_SCALING_GROUPS,
@@ -153,6 +154,7 @@ async def update(site: GroveSite) -> None:
         await site.change_image("w", name, "none:2")
     await site.until(lambda seen: seen.ready == 3 and all(map(is_new, seen.pods)))
     await site.until(lambda seen: bool(seen[POD_CLIQUE_SETS]["w"]["status"]["updateProgress"]["updateEndedAt"]))
+    await site.until(lambda seen: "UpdateEnded" in {raw["reason"] for raw in seen[EVENTS].values()})
 
 
 def is_new(pod: Raw) -> bool:
