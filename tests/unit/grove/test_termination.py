@@ -10,7 +10,7 @@ from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES
 from muster.grove.termination import termination_delay
 from muster.workloads.types import Raw
-from tests.support.grove import STRUCTURE, GroveCluster, clique, group, pod_clique_set, removed_names
+from tests.support.grove import NAMESPACE, STRUCTURE, GroveCluster, clique, group, pod_clique_set, removed_names
 
 HOURS = 3600.0
 GROUP = "w-0-sg"
@@ -114,6 +114,36 @@ def test_the_set_terminates_once_for_each_breach_and_the_group_says_so_meanwhile
     grove.report(f"{GROUP}-0-b", scheduled=0)
     grove.advance(4 * HOURS)
     assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b"]
+
+
+def terminated_now(grove: GroveCluster) -> list[str]:
+    """What the set terminates when it is reconciled, without anything being done."""
+    result = STRUCTURE[POD_CLIQUE_SETS].reconcile(grove.named(POD_CLIQUE_SETS), grove, grove.now)
+    return sorted(removed_names(result.actions, POD_CLIQUES))
+
+
+def test_a_replica_is_not_terminated_again_while_the_status_of_its_group_is_older_than_the_termination() -> None:
+    """The statuses of groups are written late, and may say for long that nothing was done."""
+    grove = running(the_set(1))
+    grove.report(f"{GROUP}-0-b", scheduled=0)
+    before = grove.status(POD_CLIQUE_SCALING_GROUPS, GROUP)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b"]
+    key = POD_CLIQUE_SCALING_GROUPS, NAMESPACE, GROUP
+    grove.objects[key] = {**grove.objects[key], "status": before}
+    grove.advance(HOURS)
+    assert terminated_now(grove) == []
+
+
+def test_a_termination_that_was_interrupted_goes_on_with_what_is_left_and_spares_what_is_new() -> None:
+    grove = running(the_set(1))
+    grove.report(f"{GROUP}-0-b", scheduled=0)
+    grove.advance(4 * HOURS - 1)
+    grove.delete(POD_CLIQUES, "w-0-a")
+    grove.changes()
+    assert grove.has(POD_CLIQUES, "w-0-a")
+    grove.advance(1)
+    assert terminated(grove) == [f"{GROUP}-0-b"]
 
 
 def test_what_was_never_healthy_is_never_terminated() -> None:

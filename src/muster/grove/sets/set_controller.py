@@ -40,8 +40,8 @@ from muster.grove.sets.set_events import set_events
 from muster.grove.sets.set_gangs import gang_objects, gang_update
 from muster.grove.sets.set_rollout import SetRollout, plan_set_rollout
 from muster.grove.sets.set_status import set_status
-from muster.grove.sets.set_view import SetReplicaView, SetView, view_set
-from muster.grove.termination import BreachWait, shortest, termination_delay, wait_for
+from muster.grove.sets.set_termination import plan_termination
+from muster.grove.sets.set_view import SetView, view_set
 from muster.grove.topology import names_binding
 from muster.workloads.operators.objects import bounded, name_of, removal, strings
 from muster.workloads.pod_templates import is_terminating
@@ -59,14 +59,12 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         return bounded(_deletion(raw, seen, children), existing, None)
     view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
-    waits = {replica.index: wait_for(replica.parts(), termination_delay(view.pcs), now) for replica in view.replicas}
-    waits = {index: wait for index, wait in waits.items() if index != rollout.current}
-    expired = _expired(view, waits)
+    termination = plan_termination(view, rollout.current, now)
     gangs = {name_of(gang): gang for gang in gang_objects(view)}
     actions = chain(
         _finalizer(raw),
         _surplus(view, seen, gangs),
-        (removal(POD_CLIQUES, clique) for replica in expired for clique in _cliques_of(view, replica)),
+        (removal(POD_CLIQUES, clique) for clique in termination.cliques),
         _services(view, seen[SERVICES]),
         _cliques(view, rollout),
         _groups(view, rollout),
@@ -74,9 +72,8 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         _autoscalers(view, seen[AUTOSCALERS]),
     )
     status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
-    terminated = [replica.index for replica in expired if any(_cliques_of(view, replica))]
-    events = tuple(set_events(view, rollout, terminated))
-    return replace(bounded(actions, existing, status, shortest(waits.values())), events=events)
+    events = tuple(set_events(view, rollout, termination.replicas))
+    return replace(bounded(actions, existing, status, termination.again_after_seconds), events=events)
 
 
 # deletion -----------------------------------------------------------------------------------------------------------
@@ -130,20 +127,6 @@ def _surplus(view: SetView, seen: Mapping[Resource, Mapping[str, Raw]], gangs: M
 
 def _index(raw: Raw) -> int:
     return number(texts(raw, "metadata.labels").get(SET_REPLICA, "")) or 0
-
-
-def _expired(view: SetView, waits: Mapping[int, BreachWait]) -> list[SetReplicaView]:
-    """Replicas that have been below their minimum for too long, and are whole: all of their cliques go."""
-    over = (replica for replica in view.replicas if waits.get(replica.index, BreachWait()).is_over)
-    return [replica for replica in over if None not in replica.cliques]
-
-
-def _cliques_of(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
-    members = (clique for group in replica.layout.groups for row in group.replicas for clique in row)
-    for layout in (*replica.layout.cliques, *members):
-        clique = view.clique(layout.name)
-        if clique is not None and not is_terminating(clique):
-            yield clique
 
 
 # what comes and changes ---------------------------------------------------------------------------------------------

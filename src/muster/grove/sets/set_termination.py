@@ -1,0 +1,65 @@
+"""Which replicas of a set are recreated, as they have been below their minimum for too long.
+
+Rule 1: this is decided by the ages of cliques, not by what a group says was done: its status may be older than the
+termination, and a replica whose cliques are all younger than the breach was recreated already. Rule 2: cliques that
+are younger than the breach stay: a termination that was interrupted goes on with what is left.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from muster.api.fields import text
+from muster.api.moment import parse_time
+from muster.grove.health import breached_since
+from muster.grove.sets.set_view import SetReplicaView, SetView
+from muster.grove.termination import shortest, termination_delay, wait_for
+from muster.workloads.pod_templates import is_terminating
+from muster.workloads.types import Raw
+
+
+class SetTermination(Struct, frozen=True):
+    """What is terminated now, and when to look again."""
+
+    replicas: tuple[int, ...] = ()
+    cliques: tuple[Raw, ...] = ()  # of these replicas, those of groups included
+    again_after_seconds: float | None = None  # None: nothing waits
+
+
+def plan_termination(view: SetView, updating: int | None, now: datetime) -> SetTermination:
+    """Replicas whose delay is over; never the one that is being updated."""
+    delay, waits = termination_delay(view.pcs), []
+    expired: dict[int, list[Raw]] = {}
+    for replica in view.replicas:
+        breached = [] if replica.index == updating else [*_breached(view, replica)]
+        waits.append(wait_for(breached, delay, now))
+        if waits[-1].is_over:
+            over = (part for part in breached if wait_for((part,), delay, now).is_over)
+            latest = max(filter(None, map(breached_since, over)))
+            expired[replica.index] = [*_cliques_before(view, replica, latest)]
+    cliques = (clique for own in expired.values() for clique in own)
+    return SetTermination(tuple(index for index, own in expired.items() if own), tuple(cliques), shortest(waits))
+
+
+def _breached(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
+    """Parts of a replica that are below their minimum, but for groups whose cliques were recreated since."""
+    yield from (clique for clique in replica.cliques if clique is not None and breached_since(clique))
+    for group in replica.groups:
+        since = None if group is None else breached_since(group)
+        if group is not None and since and any(_cliques_before(view, replica, since)):
+            yield group
+
+
+def _cliques_before(view: SetView, replica: SetReplicaView, since: datetime) -> Iterator[Raw]:
+    """The cliques of a replica that exist since then or longer, and are not terminating."""
+    members = (clique for group in replica.layout.groups for row in group.replicas for clique in row)
+    for layout in (*replica.layout.cliques, *members):
+        clique = view.clique(layout.name)
+        if clique is not None and not is_terminating(clique) and _is_older(clique, since):
+            yield clique
+
+
+def _is_older(clique: Raw, since: datetime) -> bool:
+    created = parse_time(text(clique, "metadata.creationTimestamp"))
+    return created is not None and created <= since
