@@ -45,6 +45,7 @@ class ControlPlane(Struct, frozen=True):
     leader: Leader | None  # None: this replica leads without an election
     election: Mapping[str, Loop]  # ends first: a replica that ends does not compete
     loops: Mapping[str, Loop]  # the scheduler and the servers
+    writers: Sequence[Callable[[], bool]] = ()  # whether others than the scheduler have requests in flight
 
 
 def run_control_plane(settings: Config, kubeconfig: str | None, context: str | None) -> None:
@@ -89,11 +90,15 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod, operator)
     progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
     begin = [part.lead for part in (grouper, operator) if part is not None]
-    election = {"leader election": partial(compete, leader, scheduler, progress, begin)} if leader else {}
+    writers = [
+        *([lambda: grouper.is_writing] if grouper else []),
+        *([lambda: operator.has_requests] if operator else []),
+    ]
+    election = {"leader election": partial(compete, leader, scheduler, progress, begin, writers)} if leader else {}
     controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
     controllers |= {"grove operator": operator.run} if operator else {}
     loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers}
-    return ControlPlane(cluster, scheduler, leader, election, loops)
+    return ControlPlane(cluster, scheduler, leader, election, loops, writers)
 
 
 def build_leader(settings: LeaderElection, cluster: Cluster, identity: str) -> Leader:
@@ -114,7 +119,11 @@ def replica_identity() -> str:
 
 
 async def compete(
-    leader: Leader, scheduler: Scheduler, progress: Progress, on_leading: Sequence[Callable[[], None]] = ()
+    leader: Leader,
+    scheduler: Scheduler,
+    progress: Progress,
+    on_leading: Sequence[Callable[[], None]] = (),
+    writers: Sequence[Callable[[], bool]] = (),
 ) -> None:
     """Compete for the lease once the cache is synced; step down where the scheduler makes no progress."""
     while not scheduler.synced:
@@ -126,8 +135,8 @@ async def compete(
     async def abandon() -> bool:
         scheduler.observer.stepped_down()
         scheduler.cancel_plan()
-        await _drain(scheduler)
-        return scheduler.applier.write_pool.at_rest
+        await _drain(scheduler, writers)
+        return scheduler.applier.write_pool.at_rest and not _are_writing(writers)
 
     def begin() -> None:
         scheduler.wake()
@@ -142,16 +151,20 @@ async def _end(plane: ControlPlane, election: list[Task], loops: list[asyncio.Ta
     await tasks.cancel(election)
     if plane.leader:
         plane.leader.stop()
-    await _drain(plane.scheduler)
-    drained = plane.scheduler.at_rest
+    await _drain(plane.scheduler, plane.writers)
+    drained = plane.scheduler.at_rest and not _are_writing(plane.writers)
     await tasks.cancel(loops)
     if plane.leader and drained:  # else the lease expires: the API server may still apply a write
         await plane.leader.resign()
     await plane.cluster.close()
 
 
-async def _drain(scheduler: Scheduler) -> None:
+def _are_writing(writers: Sequence[Callable[[], bool]]) -> bool:
+    return any(is_writing() for is_writing in writers)
+
+
+async def _drain(scheduler: Scheduler, writers: Sequence[Callable[[], bool]]) -> None:
     """Wait for answers to what was sent, up to a limit: the next leader must not race with a write of ours."""
     end = scheduler.clock() + min(scheduler.settings.bind_timeout_seconds, DRAIN_SECONDS)
-    while not scheduler.at_rest and scheduler.clock() < end:
+    while (not scheduler.at_rest or _are_writing(writers)) and scheduler.clock() < end:
         await asyncio.sleep(0.01)

@@ -1,8 +1,9 @@
 """Performs the actions of a reconciliation on a cluster, in batches that start small.
 
 Rule 1: actions of one type on one kind that follow each other are one run; the next run starts when this one is done.
-Rule 2: a run of creations starts with one request and doubles (slow start): where the first ones fail, the others are
-not sent.
+Rule 2: a run of creations starts with one request and doubles (slow start): where a whole batch fails, the others are
+not sent. An object that is refused holds up no other: the rest of its run is sent, and later runs, unless all of it was
+refused. After any other failure nothing more is sent.
 Rule 3: nothing is sent in another term of leadership than the one in which it was decided (I9).
 """
 
@@ -23,7 +24,8 @@ from muster.workloads.types import Action, Create, Remove, Update
 LARGEST_BATCH = 64  # requests at a time
 WRITE_SECONDS = 30.0  # that one request may take
 FIELD_MANAGER = "muster-workloads"
-ANOTHER_LEADER = ApiError(409, "Conflict", "another replica leads by now")
+REFUSED = (403, 409, 422)
+ANOTHER_LEADER = ApiError(503, "ServiceUnavailable", "another replica leads by now")
 
 
 class FailedAction(Struct, frozen=True):
@@ -50,14 +52,26 @@ class ActionWriter:
         self.in_flight = 0  # requests
 
     async def perform(self, actions: Iterable[Action], term: int) -> Sequence[FailedAction]:
-        """Performs runs of actions in order, until one of them fails; returns what failed."""
+        """Performs runs of actions in order; returns what failed."""
+        failures: list[FailedAction] = []
         for _, run in groupby(actions, key=lambda action: (type(action), action.resource)):
-            for batch in batches(list(run)):
-                results = await asyncio.gather(*(self._attempt(action, term) for action in batch))
-                failures = [failure for failure in results if failure is not None]
-                if failures:
-                    return failures
-        return ()
+            done, failed = await self._perform_run(list(run), term)
+            failures += failed
+            if failed and (not done or not all(map(is_refusal, failed))):
+                break
+        return failures
+
+    async def _perform_run(self, actions: Sequence[Action], term: int) -> tuple[int, list[FailedAction]]:
+        """How many actions were carried out, and those that failed; a batch that fails as a whole is the last one."""
+        done, failures = 0, list[FailedAction]()
+        for batch in batches(actions):
+            results = await asyncio.gather(*(self._attempt(action, term) for action in batch))
+            failed = [failure for failure in results if failure is not None]
+            done, failures = done + len(batch) - len(failed), failures + failed
+            is_hopeless = len(failed) == len(batch) and (len(batch) > 1 or len(actions) == 1)
+            if is_hopeless or not all(map(is_refusal, failed)):
+                break
+        return done, failures
 
     async def _attempt(self, action: Action, term: int) -> FailedAction | None:
         if not leads_in(self._leadership, term):
@@ -109,6 +123,11 @@ class ActionWriter:
                 raise
         else:
             self._cache.deletion_requested(key, action.uid, self._timestamp())
+
+
+def is_refusal(failure: FailedAction) -> bool:
+    """Whether the API server judged the object, and not the moment."""
+    return failure.error.status in REFUSED
 
 
 def batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:

@@ -36,7 +36,6 @@ from muster.workloads.types import Controller, Create, Key, Remove, Update, kind
 
 WORKERS = 8
 EXPIRE_SECONDS = 60.0
-STATUS_RETRY_SECONDS = 0.5  # after a status was refused
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
 CHEAP_SECONDS, COST_FACTOR = 0.005, 10  # an object whose reconciliation takes longer waits so many times as long
@@ -80,7 +79,8 @@ class ControllerRuntime:
             self._leadership,
             time.monotonic,
             lambda: self.is_writing or is_busy(),
-            lambda key: self._queue.add_later(key, STATUS_RETRY_SECONDS),
+            self._queue.add_later,
+            self._events.record_failure,
         )
         kinds = dict.fromkeys(kind for controller in controllers.values() for kind in kinds_of(controller))
         self._definitions = Reflector(cluster, DEFINITIONS, health=_health(DEFINITIONS, on_problem))
@@ -112,8 +112,13 @@ class ControllerRuntime:
 
     @property
     def is_writing(self) -> bool:
-        """Whether requests are in flight."""
+        """Whether actions are in flight."""
         return self._writer.in_flight > 0
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether any request that writes is in flight."""
+        return self.is_writing or self._statuses.in_flight > 0
 
     def has_listed(self, resource: Resource) -> bool:
         """Whether all objects of a kind are known; no: it is not listed yet, or no controller reads it."""
@@ -253,7 +258,8 @@ class ControllerRuntime:
             if status is not None and controller.failed is not None:
                 status = controller.failed(owner, status, reason, message, self._now())
         self._statuses.put(key, owner, status, term)
-        await self._events.record_changes(key[0], owner, reconciliation.events, term)
+        if not failures:
+            await self._events.record_changes(key[0], owner, reconciliation.events, term)
         again = reconciliation.again_after_seconds
         if again == 0 and not await self._statuses.write_now(key):
             return False

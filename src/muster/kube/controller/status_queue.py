@@ -1,14 +1,18 @@
 """Statuses of objects, written behind the actions: the newest of each object, a few at once.
 
 Rule 1: while actions are in flight, a status waits, but not for long: what others decide may depend on it. Rule 2: a
-status is written on the version that it was made from; where the object has changed since, another one follows.
+status is written on the version that it was made from; where the object has changed since, another one follows. Rule 3:
+one that is refused is reported and tried again with a backoff of its own.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from muster.api.resources import Resource
+from muster.kube.backoff import Backoff
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.errors import ApiError
@@ -19,6 +23,10 @@ STATUS_SECONDS = 30.0  # that writing one may take
 LONGEST_WAIT_SECONDS = 3.0  # behind actions
 PAUSE_SECONDS = 0.02
 AT_ONCE = 16
+NOT_FOUND, CONFLICT = 404, 409
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0  # after refusals of one object in a row
+MOST_BACKOFFS = 10_000
+Report = Callable[[Resource, Raw, str, str, int], Awaitable[None]]
 
 
 class PendingStatus(Struct, frozen=True):
@@ -31,7 +39,11 @@ class PendingStatus(Struct, frozen=True):
 
 
 class StatusQueue:
-    """Writes statuses; `is_busy` says whether actions are in flight, `retry` gets objects whose status was refused."""
+    """Writes statuses.
+
+    `is_busy` says whether actions are in flight. `retry` gets objects whose status was refused, with the seconds until
+    they are to be reconciled again; `report` gets why.
+    """
 
     def __init__(
         self,
@@ -40,11 +52,13 @@ class StatusQueue:
         leadership: Leadership,
         clock: Callable[[], float],
         is_busy: Callable[[], bool],
-        retry: Callable[[Key], None],
+        retry: Callable[[Key, float], None],
+        report: Report,
     ) -> None:
         self._cluster, self._cache, self._leadership, self._clock = cluster, cache, leadership, clock
-        self._is_busy, self._retry = is_busy, retry
-        self._pending: dict[Key, PendingStatus] = {}
+        self._is_busy, self._retry, self._report = is_busy, retry, report
+        self._pending: dict[Key, PendingStatus] = {}  # the one that has waited longest first
+        self._backoffs: dict[Key, Backoff] = {}
         self._in_flight: set[Key] = set()
         self._woken = asyncio.Event()
 
@@ -53,16 +67,25 @@ class StatusQueue:
 
     def put(self, key: Key, owner: Raw, status: Raw | None, term: int) -> None:
         """The newest status of an object; None, or one that it has: nothing is to be written."""
-        before = self._pending.pop(key, None)
         if status is None or pruned(status) == pruned(owner.get("status") or {}):
+            self._pending.pop(key, None)
             return
+        before = self._pending.get(key)  # it keeps its place, so that no status waits for ever
         self._pending[key] = PendingStatus(owner, status, term, before.since if before else self._clock())
         self._woken.set()
 
     async def write_now(self, key: Key) -> bool:
         """Writes the pending status of an object before it is reconciled again; False: it was refused."""
         pending = self._pending.pop(key, None)
-        return pending is None or await self._write(key, pending)
+        if pending is None:
+            return True
+        async with self._flight(key):
+            return await self._write(key, pending)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._in_flight)
 
     async def run(self) -> None:
         """Writes without end."""
@@ -74,14 +97,19 @@ class StatusQueue:
         while True:
             key = await self._next()
             pending = self._pending.pop(key)
-            self._in_flight.add(key)
-            try:
+            async with self._flight(key):
                 is_done = await self._write(key, pending)
-            finally:
-                self._in_flight.discard(key)
-                self._woken.set()
             if not is_done:
-                self._retry(key)
+                self._retry(key, self._backoffs[key].next_seconds())
+
+    @asynccontextmanager
+    async def _flight(self, key: Key) -> AsyncIterator[None]:
+        self._in_flight.add(key)
+        try:
+            yield
+        finally:
+            self._in_flight.discard(key)
+            self._woken.set()
 
     async def _next(self) -> Key:
         """The next object whose status is to be written, once its wait is over."""
@@ -99,16 +127,33 @@ class StatusQueue:
         current, owner = self._cache.get(*key), pending.owner
         if current is None or not leads_in(self._leadership, pending.term):
             return True
-        is_same = current["metadata"].get("uid") == owner["metadata"].get("uid")
-        if not is_same or current.get("status") != owner.get("status"):
+        if _version(current) != _version(owner) or current.get("status") != owner.get("status"):
             return True  # it changed meanwhile, and comes again
         try:
             async with within_leadership(self._leadership, STATUS_SECONDS):
                 written = await self._cluster.replace(key[0], {**current, "status": pending.status}, "status")
         except ApiError as error:
-            return error.status == 404
+            return error.status == NOT_FOUND or await self._refused(key, pending, error)
+        self._backoffs.pop(key, None)
         self._cache.updated(key[0], written)
         return True
+
+    async def _refused(self, key: Key, pending: PendingStatus, error: ApiError) -> bool:
+        """Reports it, unless the object only has a newer version than is known here; False."""
+        self._backoffs.setdefault(key, Backoff(FIRST_SECONDS, LONGEST_SECONDS))
+        if len(self._backoffs) > MOST_BACKOFFS:
+            del self._backoffs[next(iter(self._backoffs))]
+            self._backoffs.setdefault(key, Backoff(FIRST_SECONDS, LONGEST_SECONDS))
+        if error.status != CONFLICT:
+            await self._report(
+                key[0], pending.owner, "FailedUpdate", f"Error updating status: {error.message}", pending.term
+            )
+        return False
+
+
+def _version(raw: Raw) -> tuple[object, object]:
+    """Which object, and which spec."""
+    return raw["metadata"].get("uid"), raw["metadata"].get("generation")
 
 
 def pruned(value: object) -> object:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from muster.api.resources import (
+    CONFIG_MAPS,
     DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
@@ -21,6 +22,7 @@ from muster.api.resources import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
+    SECRETS,
     STATEFUL_SETS,
     Resource,
 )
@@ -31,8 +33,9 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, Raw
 from muster.kube.controller import orphan_collector
-from muster.kube.controller.action_writer import LARGEST_BATCH, batches
+from muster.kube.controller.action_writer import LARGEST_BATCH, ActionWriter, batches
 from muster.kube.controller.controller_runtime import ControllerRuntime
+from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.controller.status_queue import pruned
 from muster.kube.errors import ApiError, Unanswered
 from muster.workloads.operators.crds import operator_crds
@@ -357,3 +360,30 @@ async def test_changes_of_what_is_costly_to_reconcile_are_reconciled_together() 
             await asyncio.sleep(0.002)
         seconds = time.monotonic() - began
     assert (reconciliations - before) * 0.01 < seconds / 2
+
+
+async def test_an_object_that_is_refused_holds_up_no_other() -> None:
+    """A name that is taken, or a quota: the rest of the run is sent, and what comes after it."""
+    cluster = MemoryCluster()
+    for name in ("a", "c"):
+        await cluster.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
+    metadata = {"namespace": "default", "ownerReferences": [owner]}
+    writer = ActionWriter(cluster, ObjectCache(time.monotonic, lambda *_: None), lambda: "")
+    actions = [Create(CONFIG_MAPS, {"metadata": {**metadata, "name": name}}) for name in "abcdef"]
+    failures = await writer.perform([*actions, Create(SECRETS, {"metadata": {**metadata, "name": "later"}})], 0)
+    assert [failure.action.object["metadata"]["name"] for failure in failures] == ["a", "c"]  # type: ignore[union-attr]
+    assert {raw["metadata"]["name"] for raw in cluster.store.list(CONFIG_MAPS).items} >= set("abcdef")
+    assert [raw["metadata"]["name"] for raw in cluster.store.list(SECRETS).items] == ["later"]
+
+
+async def test_where_all_are_refused_what_comes_after_waits() -> None:
+    cluster = MemoryCluster()
+    await cluster.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "default"}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
+    metadata = {"namespace": "default", "ownerReferences": [owner]}
+    writer = ActionWriter(cluster, ObjectCache(time.monotonic, lambda *_: None), lambda: "")
+    first = Create(CONFIG_MAPS, {"metadata": {**metadata, "name": "a"}})
+    failures = await writer.perform([first, Create(SECRETS, {"metadata": {**metadata, "name": "later"}})], 0)
+    assert len(failures) == 1
+    assert not cluster.store.list(SECRETS).items
