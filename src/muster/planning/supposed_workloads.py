@@ -39,6 +39,7 @@ def suppose_workloads(given: Objects, more: Objects | None, settings: GroupingSe
         more,
         pods=_changed(old.pods, new.pods, more.pods),
         pod_groups=_changed(old.pod_groups, new.pod_groups, more.pod_groups),
+        topologies=_changed(old.topologies, new.topologies, more.topologies),
         others=(),
     )
     base = replace(old, pods=_left(old.pods, new.pods), pod_groups=_left(old.pod_groups, new.pod_groups))

@@ -94,8 +94,8 @@ class ValidationContext:
 
     `members` returns the pods of a gang where an index exists already; by default this class builds one. `whole`: the
     objects are all that exist, as in a live cluster; an object that is not in some files may exist elsewhere.
-    `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them. `schedulers`: the
-    names of ours; empty: they are not known.
+    `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them. `schedulers`:
+    the names of ours; empty: they are not known.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ def _warnings(context: ServerContext, target: Target, stored: Raw, options: Writ
     if target.resource != POD_CLIQUE_SETS or target.subresource:
         return options.warnings
     problems = check(stored, None, ValidationContext(schedulers=context.schedulers))
-    said = [" ".join(str(problem).split()) for problem in problems if problem.severity == "warning"]
+    said = [str(problem).replace("\n  ", "; ") for problem in problems if problem.severity == "warning"]
     return [*options.warnings, *said[:MOST_WARNINGS]]
 
 
