@@ -7,6 +7,7 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.cliques.clique_controller import CONTROLLER
 from muster.workloads.conditions import timestamp
 from muster.workloads.merge_patch import merged
+from muster.workloads.pod_templates import is_ready
 from muster.workloads.types import Raw
 from tests.support.workload_objects import WorkloadObjects
 
@@ -122,6 +123,16 @@ class Cliques(WorkloadObjects):
         """Pods run and are ready; all, unless some are named."""
         self.bind(*pods)
         self.run(pods or None)
+
+    def ready_pods(self, name: str = "w-0-a") -> int:
+        """How many pods of a clique are ready."""
+        return sum(is_ready(pod) for pod in self.pods_of(name))
+
+    def unschedulable(self, *pods: str) -> None:
+        """A scheduler finds no node for pods."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        for name in pods:
+            self.patch(name, status={"conditions": [condition]})
 
     def unready(self, pod: str, *, exit_code: int = 0) -> None:
         """A pod that runs and is not ready; with an exit code, a container of it failed before."""

@@ -1,6 +1,8 @@
 """How a new template reaches the pods of a PodClique."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api import names
 from muster.api.resources import POD_CLIQUE_SETS, POD_CLIQUES, PODS
@@ -93,8 +95,84 @@ def test_an_extra_pod_that_nothing_places_does_not_stop_an_update() -> None:
         waiting = [name for name in new(cliques) if not cliques.get(PODS, name)["spec"].get("nodeName")]
         if len(waiting) > 1:
             cliques.ready(waiting[0])  # the place that the deleted pod left
+            cliques.unschedulable(*waiting[1:])
     assert old(cliques) == []
     assert "updateEndedAt" in cliques.status()["updateProgress"]
+
+
+def test_the_next_ready_pod_waits_for_the_one_in_place_of_the_last() -> None:
+    """Pods in place of those that were not ready do not count: else every one of them takes a ready pod down."""
+    cliques = running(6, 1)
+    for name in cliques.names()[:3]:
+        cliques.unready(name)
+    cliques.relabel("h2")
+    cliques.reconcile(POD_CLIQUES, "w-0-a")
+    replaced = new(cliques)
+    cliques.settle_cliques()
+    (successor,) = set(new(cliques)) - set(replaced)
+    for name in replaced:
+        cliques.ready(name)
+        cliques.settle_cliques()
+        assert len(old(cliques)) == 2
+    cliques.ready(successor)
+    cliques.settle_cliques()
+    assert len(old(cliques)) == 1
+
+
+def test_the_pod_in_place_of_another_may_have_a_lower_index() -> None:
+    """New pods take the lowest index that is free, and a scale-in may have left one."""
+    cliques = running(3, 1)
+    cliques.delete(PODS, cliques.names()[0])
+    cliques.change(POD_CLIQUES, "w-0-a", replicas=2)
+    cliques.relabel("h2")
+    for left in (1, 0):
+        cliques.settle_cliques()
+        assert len(old(cliques)) == left
+        cliques.ready(*new(cliques))
+    cliques.settle_cliques()
+    assert cliques.indexes() == [0, 1]
+    assert "updateEndedAt" in cliques.status()["updateProgress"]
+
+
+def test_an_update_goes_on_where_a_scale_in_took_the_new_pod() -> None:
+    cliques = running(3, 1)
+    cliques.relabel("h2")
+    cliques.settle_cliques()
+    cliques.change(POD_CLIQUES, "w-0-a", replicas=2)
+    for _ in range(4):
+        cliques.settle_cliques()
+        cliques.ready(*new(cliques))
+    assert old(cliques) == []
+
+
+def test_ready_pods_that_find_no_node_again_do_not_take_others_down() -> None:
+    """Another tenant took the place: the rest of the old pods serves on."""
+    cliques = running(4, 1)
+    cliques.relabel("h2")
+    cliques.settle_cliques()
+    cliques.unschedulable(*new(cliques))
+    cliques.settle_cliques()
+    assert len(old(cliques)) == 3
+
+
+@given(data=st.data(), replicas=st.integers(1, 6), minimum=st.integers(1, 6))
+def test_an_update_never_has_more_than_one_ready_pod_less_than_before(
+    data: st.DataObject, replicas: int, minimum: int
+) -> None:
+    """Whatever is ready at first, and in whatever order new pods become so."""
+    cliques = running(replicas, min(minimum, replicas))
+    for name in data.draw(st.sets(st.sampled_from(cliques.names()), max_size=replicas - 1), label="unready"):
+        cliques.unready(name)
+    cliques.relabel("h2")
+    most = cliques.ready_pods()
+    for _ in range(4 * replicas):
+        cliques.settle_cliques()
+        assert cliques.ready_pods() >= most - 1
+        most = max(most, cliques.ready_pods())
+        if starting := [name for name in new(cliques) if cliques.get(PODS, name)["status"]["phase"] == "Pending"]:
+            cliques.ready(data.draw(st.sampled_from(starting), label="ready"))
+    cliques.settle_cliques()
+    assert old(cliques) == []
 
 
 def test_a_pod_is_selected_in_the_status_before_it_is_deleted() -> None:
@@ -156,7 +234,6 @@ def test_during_an_update_the_minimum_is_not_known_to_be_breached() -> None:
 
 
 def test_the_status_names_a_bounded_number_of_replaced_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above, every new pod has to be ready before the next one goes."""
     monkeypatch.setattr(clique_rollout, "MOST_COMPLETED", 2)
     cliques = running(6, 1)
     cliques.relabel("h2")

@@ -17,6 +17,8 @@ class PodsSelectedToUpdate(Wire, frozen=True):
     """Ready pods that a rolling update replaces, one at a time."""
 
     current: Annotated[str, doc("The pod that is being replaced.")] = ""
+    current_index: Annotated[int | None, doc("The index of the pod that takes its place; unset: not known.")] = None
+    ready_before: Annotated[int, doc("How many pods were ready when it was selected.")] = 0
     completed: Annotated[tuple[str, ...], doc("Pods that were replaced.")] = ()
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.fields import integer, items, number, text, texts
-from muster.workloads.conditions import is_condition_true
+from muster.workloads.conditions import find_condition, is_condition_true
 from muster.workloads.pod_templates import is_finished, is_terminating, phase
 from muster.workloads.types import Raw
 
@@ -29,6 +29,7 @@ class CliquePod(Struct, frozen=True):
     is_bound: bool
     is_ready: bool
     is_broken: bool  # it is not ready though it started, or a container of it failed
+    is_unschedulable: bool  # the scheduler finds no node for it
 
 
 class CliquePods(Struct, frozen=True):
@@ -76,7 +77,13 @@ def _read(pod: Raw, current_hash: str) -> CliquePod:
         is_bound=is_bound,
         is_ready=is_ready,
         is_broken=not is_ready and _is_broken(pod),
+        is_unschedulable=not is_bound and _is_unschedulable(pod),
     )
+
+
+def _is_unschedulable(pod: Raw) -> bool:
+    condition = find_condition(pod, "PodScheduled") or {}
+    return condition.get("status") == "False" and condition.get("reason") == "Unschedulable"
 
 
 def _is_broken(pod: Raw) -> bool:

@@ -1,9 +1,9 @@
 """How a new template reaches the pods of a PodClique.
 
 Rule 1: old pods that are not ready go at once; a ready pod stays, even if it crashed before. Rule 2: ready pods go one
-at a time, the oldest first: the next one when the pod in place of the last one is ready, and only while as many are
-ready as have to be. Rule 3: with OnDelete nothing goes by itself. Rule 4: a pod is selected in the status before it is
-deleted, so that a restart goes on where it stopped.
+at a time, the oldest first: the next one when the pod in place of the last one, known by its index, is ready, and only
+while as many are ready as have to be. Rule 3: with OnDelete nothing goes by itself. Rule 4: a pod is selected in the
+status before it is deleted, so that a restart goes on where it stopped.
 """
 
 from datetime import datetime
@@ -11,14 +11,14 @@ from datetime import datetime
 from msgspec import Struct
 
 from muster.api import names
-from muster.api.fields import integer, mapping, text, texts
-from muster.grove.cliques.clique_pods import CliquePod, CliquePods
+from muster.api.fields import at, integer, mapping, text, texts
+from muster.grove.cliques.clique_pods import CliquePod, CliquePods, free_indexes
 from muster.grove.health import minimum_of
 from muster.workloads.conditions import timestamp
 from muster.workloads.operators.objects import strings
 from muster.workloads.types import Raw
 
-MOST_COMPLETED = 1_000  # names of replaced pods that the status holds; above, every new pod has to be ready
+MOST_COMPLETED = 1_000  # names of replaced pods that the status holds: the latest ones
 
 
 class CliqueRollout(Struct, frozen=True):
@@ -49,7 +49,9 @@ def roll_out(clique: Raw, pods: CliquePods, is_automatic: bool, now: datetime) -
         return CliqueRollout((), progress, is_under_way=True)
     if not outdated:
         return CliqueRollout((), _ended(progress, now))
-    return CliqueRollout((), _select(progress, outdated[0].name) if is_allowed else progress, is_under_way=True)
+    if is_allowed:
+        progress = _select(progress, pods, outdated[0], replicas)
+    return CliqueRollout((), progress, is_under_way=True)
 
 
 def _current_progress(clique: Raw, is_outdated: bool, is_automatic: bool, now: datetime) -> Raw | None:
@@ -84,17 +86,37 @@ def _selected_pod(progress: Raw, pods: CliquePods) -> CliquePod | None:
 
 
 def _is_replaced(progress: Raw, pods: CliquePods, replicas: int) -> bool:
-    """Whether a ready pod is in place of the one that was selected last, as far as the clique was not scaled in."""
-    if not text(progress, "readyPodsSelectedToUpdate.current"):
+    """Whether a ready pod is in place of the one that was selected last, as far as the clique was not scaled in.
+
+    Where the pod in its place finds no node, another new pod took that: then as many ready pods as before do.
+    """
+    selection = mapping(progress, "readyPodsSelectedToUpdate")
+    if not text(selection, "current"):
         return True
-    replaced = len(strings(progress, "readyPodsSelectedToUpdate.completed"))
     updated = [pod for pod in pods.live if pod.is_updated]
-    if replaced >= MOST_COMPLETED:
+    index = at(selection, "currentIndex")
+    if index is None:
         return all(pod.is_ready for pod in updated)
-    return sum(pod.is_ready for pod in updated) >= min(replaced + 1, replicas)
+    successor = next((pod for pod in updated if pod.index == index), None)
+    if successor is None:
+        return len(pods.live) >= replicas
+    before = min(integer(selection, "readyBefore", replicas), replicas)
+    return successor.is_ready or (successor.is_unschedulable and pods.ready >= before)
 
 
-def _select(progress: Raw, name: str) -> Raw:
+def _select(progress: Raw, pods: CliquePods, pod: CliquePod, replicas: int) -> Raw:
     last = text(progress, "readyPodsSelectedToUpdate.current")
     completed = [*strings(progress, "readyPodsSelectedToUpdate.completed"), *([last] if last else [])]
-    return {**progress, "readyPodsSelectedToUpdate": {"current": name, "completed": completed[-MOST_COMPLETED:]}}
+    selection = {
+        "current": pod.name,
+        "currentIndex": _index_after(pods, pod, replicas),
+        "readyBefore": pods.ready,
+        "completed": completed[-MOST_COMPLETED:],
+    }
+    return {**progress, "readyPodsSelectedToUpdate": selection}
+
+
+def _index_after(pods: CliquePods, pod: CliquePod, replicas: int) -> int:
+    """The index of the pod in place of this one: the lowest that is free then, after pods that are missing already."""
+    missing = [*free_indexes(pods.live, replicas - len(pods.live) + 1)]
+    return missing[-1] if pod.index is None else min(missing[-1], pod.index)
