@@ -9,12 +9,13 @@ from muster.grove.naming import selector, set_labels
 from muster.grove.sets.set_rollout import SetRollout
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import LEVELS_UNAVAILABLE, levels_condition
-from muster.workloads.conditions import without_condition
+from muster.workloads.conditions import find_condition, without_condition
 from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
 
-MOST_SUMMARIES = 500  # gangs: an object has a limit in size
-MOST_DETAILED = 50  # with more gangs, conditions are those of gangs that do not run
+MOST_SUMMARIES = 500  # gangs: an object has a limit in size, and each change of it is sent to every watcher
+MOST_DETAILED = 50  # gangs that the status says more of than their phase
+MOST_CHARACTERS = 200  # of a message; the PodGang itself has all of it
 
 
 def set_status(view: SetView, rollout: SetRollout, gangs: Sequence[Raw], now: datetime) -> Raw:
@@ -42,8 +43,10 @@ def _conditions(view: SetView, now: datetime) -> list[Raw]:
 
 def gang_summaries(gangs: Sequence[Raw]) -> list[Raw]:
     """How each gang fares; those that do not run come first where there are too many for one object."""
-    shown = gangs if len(gangs) <= MOST_SUMMARIES else sorted(gangs, key=_is_running)[:MOST_SUMMARIES]
-    return [_summary(gang, is_detailed=len(gangs) <= MOST_DETAILED or not _is_running(gang)) for gang in shown]
+    urgent = sorted(gangs, key=_is_running)
+    shown = gangs if len(gangs) <= MOST_SUMMARIES else urgent[:MOST_SUMMARIES]
+    detailed = {name_of(gang) for gang in urgent[:MOST_DETAILED]}
+    return [_summary(gang, is_detailed=name_of(gang) in detailed) for gang in shown]
 
 
 def _is_running(gang: Raw) -> bool:
@@ -55,6 +58,13 @@ def _summary(gang: Raw, *, is_detailed: bool) -> Raw:
     score = at(gang, "status.placementScore")
     if score is not None:
         summary["placementScore"] = score
-    if is_detailed and (conditions := items(gang, "status.conditions")):
-        summary["conditions"] = conditions
+    if is_detailed and (condition := find_condition(gang, "Scheduled")):
+        summary["conditions"] = [_shortened(condition)]
     return summary
+
+
+def _shortened(condition: Raw) -> Raw:
+    message = text(condition, "message")
+    if len(message) <= MOST_CHARACTERS:
+        return condition
+    return {**condition, "message": f"{message[: MOST_CHARACTERS - 1]}…"}

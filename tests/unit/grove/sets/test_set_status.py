@@ -1,5 +1,6 @@
 """What the status of a set says."""
 
+import json
 from typing import Any
 
 from muster.api.fields import integer
@@ -62,16 +63,39 @@ def test_the_status_tells_how_each_gang_fares() -> None:
     assert summaries["w-1"] == {"name": "w-1", "phase": "Running", "placementScore": 0.5}
 
 
-def test_the_status_of_many_gangs_stays_small_and_shows_first_those_that_do_not_run() -> None:
-    conditions = [{"type": "Ready", "status": "True"}]
-    running = {"phase": "Running", "conditions": conditions}
-    gangs = [{"metadata": {"name": f"g{i}"}, "status": running} for i in range(MOST_SUMMARIES)]
-    gangs.append({"metadata": {"name": "last"}, "status": {"phase": "Pending", "conditions": conditions}})
+def gang_named(name: str, phase: str, message: str = "") -> Raw:
+    conditions = [{"type": "Initialized", "status": "True"}, {"type": "Scheduled", "status": "True"}]
+    conditions[1]["message"] = message
+    return {"metadata": {"name": name}, "status": {"phase": phase, "conditions": conditions}}
+
+
+def test_the_status_of_many_gangs_shows_first_those_that_do_not_run() -> None:
+    gangs = [gang_named(f"g{i}", "Running") for i in range(MOST_SUMMARIES)]
+    gangs.append(gang_named("last", "Pending"))
     summaries = gang_summaries(gangs)
     assert len(summaries) == MOST_SUMMARIES
-    assert summaries[0] == {"name": "last", "phase": "Pending", "conditions": conditions}
-    assert "conditions" not in summaries[1]
+    assert summaries[0]["name"] == "last"
+    assert sum("conditions" in one for one in summaries) == MOST_DETAILED
     assert all("conditions" in one for one in gang_summaries(gangs[:MOST_DETAILED]))
+
+
+def test_among_many_gangs_that_run_the_one_that_does_not_has_its_condition() -> None:
+    gangs = [gang_named(f"g{i}", "Running") for i in range(2 * MOST_DETAILED)]
+    gangs.append(gang_named("last", "Pending"))
+    assert gang_summaries(gangs)[-1]["conditions"][0]["type"] == "Scheduled"
+
+
+def test_the_status_of_a_set_whose_gangs_all_wait_stays_below_a_tenth_of_what_an_object_may_hold() -> None:
+    gangs = [gang_named(f"{'n' * 60}-{i}", "Pending", "no rack holds it " * 60) for i in range(5 * MOST_SUMMARIES)]
+    assert len(json.dumps(gang_summaries(gangs))) < 150_000
+
+
+def test_a_summary_says_whether_a_gang_is_scheduled_and_begins_to_say_why_not() -> None:
+    (summary,) = gang_summaries([gang_named("w-0", "Pending", "no rack holds it " * 60)])
+    (condition,) = summary["conditions"]
+    assert condition["type"] == "Scheduled"
+    assert condition["message"].startswith("no rack holds it")
+    assert len(condition["message"]) == 200
 
 
 def test_a_failure_is_in_the_status_and_keeps_its_time_when_it_comes_again() -> None:
