@@ -257,9 +257,10 @@ class GroveSite:
         """As `kubectl scale` does."""
         await self.cluster.patch(resource, self.name, name, {"spec": {"replicas": replicas}}, subresource="scale")
 
-    async def bind_topology(self, name: str) -> None:
-        """Zones, blocks and racks."""
-        levels = [{"domain": word, "key": key} for word, key in (("zone", ZONE), ("block", BLOCK), ("rack", RACK))]
+    async def bind_topology(self, name: str, host: bool = False) -> None:
+        """Zones, blocks and racks, and maybe hosts."""
+        keys = {"zone": ZONE, "block": BLOCK, "rack": RACK, **({"host": names.HOSTNAME} if host else {})}
+        levels = [{"domain": word, "key": key} for word, key in keys.items()]
         own = {"apiVersion": CLUSTER_TOPOLOGY_BINDINGS.api_version, "kind": CLUSTER_TOPOLOGY_BINDINGS.kind}
         self._bindings.append(name)
         await self.cluster.create(

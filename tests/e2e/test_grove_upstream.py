@@ -1,6 +1,6 @@
 """Grove's own end-to-end scenarios of gang scheduling (GS-1 to GS-12): the same shapes, nodes, steps and numbers.
 
-`strict` is its workload1 and `flexible` its workload2: every pod takes a node. Numbers hold once nothing moves any more.
+`strict` is its workload1 and `flexible` its workload2: every pod takes a node. Numbers hold once nothing moves.
 Where upstream names the cliques of the pods that start, so does the test, if all nodes come at once: of nodes that come
 one by one, as on a real API server, an extra takes the first where a minimum needs two.
 """
