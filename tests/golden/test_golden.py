@@ -63,6 +63,14 @@ def test_the_pod_groups_of_workloads_are_shown(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("verb", ["tree", "explain"])
+def test_a_pod_clique_set_is_drawn(verb: str, form: str) -> None:
+    """Before it is submitted: what it will consist of, and how it would be placed on the cluster of the examples."""
+    files = [str(EXAMPLES / "grove" / "topology.yaml"), str(EXAMPLES / "cluster")]
+    approve(f"{verb}/packed.{form}", printed(verb, "pcs/inference/packed", "-o", form, *files))
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
 def test_queues_are_drawn_with_their_shares(form: str) -> None:
     """On the cluster of the examples, with the gang of the README in it."""
     files = [str(EXAMPLES / name) for name in ("cluster", "dynamo-inference.yaml", "dynamo-pods.yaml")]
