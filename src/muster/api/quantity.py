@@ -36,6 +36,11 @@ def parse_amount(resource: str, text: str | float) -> int:
     return _scaled(str(text), 1000 if resource == "cpu" else 1)
 
 
+def parse_exact(text: str | float) -> Fraction:
+    """A quantity of any size, to the nano: what two ways to write it have in common."""
+    return Fraction(_nanos(str(text)), FINEST)
+
+
 def parse_resources(raw: object) -> Resources:
     """A resource list from the wire."""
     if not isinstance(raw, dict):
@@ -75,13 +80,17 @@ def is_in_bytes(resource: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _scaled(text: str, per_unit: int) -> int:
+    nanos = _nanos(text)
+    units = min(_up(Fraction(abs(nanos) * per_unit, FINEST)), LARGEST)
+    return -units if nanos < 0 else units
+
+
+def _nanos(text: str) -> int:
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if not match:
         raise ValueError(f"`{text[:60]}` is not a quantity")
-    magnitude = Fraction(match["digits"]) * _factor(match["power"], match["suffix"])
-    nanos = _up(magnitude * FINEST)
-    units = min(_up(Fraction(nanos * per_unit, FINEST)), LARGEST)
-    return -units if match["sign"] == "-" else units
+    nanos = _up(Fraction(match["digits"]) * _factor(match["power"], match["suffix"]) * FINEST)
+    return -nanos if match["sign"] == "-" else nanos
 
 
 def _factor(power: str | None, suffix: str | None) -> Fraction:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from muster.api.quantity import LARGEST, Resources, format_amount, parse_amount, parse_resources
+from muster.api.quantity import LARGEST, Resources, format_amount, parse_amount, parse_exact, parse_resources
 
 WHOLE = [
     *(("0", 0), ("1", 1), ("007", 7), ("+3", 3), ("-3", -3), ("12.", 12), ("1.0", 1), ("-0", 0)),
@@ -125,3 +125,13 @@ def test_a_list_of_resources_that_is_wrong_names_the_resource(raw: object, says:
     with pytest.raises(ValueError, match=re.escape(says)) as wrong:
         parse_resources(raw)
     assert str(wrong.value) == says
+
+
+@pytest.mark.parametrize(("text", "same"), [("1000m", "1"), ("-1.5", "-1500m"), ("9e40", "90e39"), ("1n", "0.1n")])
+def test_two_ways_to_write_a_quantity_of_any_size_are_one_number(text: str, same: str) -> None:
+    """What is finer than a nano is rounded away from zero."""
+    assert parse_exact(text) == parse_exact(same)
+
+
+def test_quantities_that_differ_by_a_nano_are_two_numbers() -> None:
+    assert parse_exact("1.000000001") != parse_exact("1.000000002")

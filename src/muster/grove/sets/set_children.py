@@ -1,11 +1,13 @@
 """What a replica of a set consists of beside its cliques: a Service, scaling groups and autoscalers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from muster.api.decoding import encode
 from muster.api.fields import text, texts
 from muster.api.grove.pod_clique import AutoScalingConfig
 from muster.api.names import GENERATION_HASH, SET_REPLICA
+from muster.api.quantity import parse_exact
 from muster.api.resources import AUTOSCALERS, POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES, SERVICES, Resource
 from muster.grove.layout import GroupLayout, ReplicaLayout, clique_replicas, group_minimum
 from muster.grove.naming import AUTOSCALER, SERVICE, SET_GROUP, child_labels, set_labels
@@ -91,13 +93,36 @@ def _update(resource: Resource, present: Raw, wanted: Raw) -> Update | None:
 
 
 def _differing(present: Raw, wanted: Raw) -> Raw:
-    """The wanted fields that are not as wanted."""
+    """The wanted fields that are not as wanted. An API server leaves out what is false or empty."""
     patch: Raw = {}
     for field, value in wanted.items():
         before = present.get(field)
         if isinstance(value, dict):
             if inner := _differing(before if isinstance(before, dict) else {}, value):
                 patch[field] = inner
-        elif before != value:
+        elif not (before is None and value in (False, "", [])) and _as_stored(before) != _as_stored(value):
             patch[field] = value
     return patch
+
+
+_QUANTITIES = ("value", "averageValue")  # fields of the targets of metrics
+
+
+def _as_stored(value: Any) -> Any:
+    """Metrics in a form that is the same before and after an API server has rewritten quantities and left out nulls."""
+    if isinstance(value, list):
+        return [_as_stored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _quantity(inner) if name in _QUANTITIES else _as_stored(inner)
+        for name, inner in value.items()
+        if inner is not None
+    }
+
+
+def _quantity(value: Any) -> Any:
+    try:
+        return parse_exact(value)
+    except ValueError:
+        return value

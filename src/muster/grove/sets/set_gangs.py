@@ -13,7 +13,7 @@ from muster.grove.layout import CliqueLayout, GangLayout, GroupReplicaLayout
 from muster.grove.naming import GANG, child_labels
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import gang_constraint
-from muster.workloads.operators.objects import child, name_of
+from muster.workloads.operators.objects import child, merge_patch, name_of
 from muster.workloads.types import Raw, Update
 
 
@@ -87,7 +87,7 @@ def _differing(present: Raw, wanted: Raw) -> Raw:
     """Fields of a PodGang's spec that the set owns and that differ; None removes one."""
     empty: tuple[object, ...] = (None, "", [], {})
     return {
-        field: wanted.get(field)
+        field: merge_patch(present.get(field), wanted.get(field))
         for field in _OWNED
         if present.get(field) != wanted.get(field) and not (present.get(field) in empty and wanted.get(field) in empty)
     }

@@ -197,6 +197,12 @@ def test_a_level_that_the_binding_loses_is_no_constraint_any_more_and_said_by_na
     assert "topologyConstraint" not in spec["podgroups"][0]
 
 
+def test_a_gang_keeps_the_one_level_of_its_constraint_that_the_binding_still_has() -> None:
+    grove = on_topology()
+    grove.apply(binding(LEVELS[0]), CLUSTER_TOPOLOGY_BINDINGS)
+    assert grove.spec(POD_GANGS, "w-0-sg-0")["topologyConstraint"] == packed(preferred="topology/zone")
+
+
 def test_a_binding_that_is_deleted_takes_constraints_and_annotations_along() -> None:
     grove = on_topology()
     grove.delete(CLUSTER_TOPOLOGY_BINDINGS, "t")

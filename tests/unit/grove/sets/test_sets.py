@@ -15,8 +15,17 @@ from muster.api.resources import (
     Resource,
 )
 from muster.grove.naming import SET_FINALIZER
-from muster.workloads.types import Create, Raw, Remove, Update
-from tests.support.grove import STRUCTURE, GroveCluster, clique, created_names, group, pod_clique_set, removed_names
+from muster.workloads.types import Action, Create, Raw, Remove, Update
+from tests.support.grove import (
+    NAMESPACE,
+    STRUCTURE,
+    GroveCluster,
+    clique,
+    created_names,
+    group,
+    pod_clique_set,
+    removed_names,
+)
 
 KINDS = (SERVICES, POD_CLIQUES, POD_CLIQUE_SCALING_GROUPS, POD_GANGS, AUTOSCALERS)
 
@@ -288,6 +297,48 @@ def test_fields_that_an_api_server_adds_to_services_and_autoscalers_are_left_alo
     grove.changes()
     grove.patch(POD_CLIQUE_SETS, "w", {"metadata": {"annotations": {"x": "y"}}})
     assert grove.changes() == []
+
+
+def stored(grove: GroveCluster, resource: Resource, spec: Raw) -> list[Action]:
+    """What the set does about its children after an API server has stored them with this spec."""
+    for raw in grove.every(resource):
+        grove.objects[resource, NAMESPACE, raw["metadata"]["name"]] = {**raw, "spec": spec}
+    result = STRUCTURE[POD_CLIQUE_SETS].reconcile(grove.named(POD_CLIQUE_SETS), grove, grove.now)
+    return [*result.actions]
+
+
+def test_a_service_from_which_an_api_server_left_out_what_is_false_is_left_alone() -> None:
+    grove = cluster(pod_clique_set(clique("a"), headlessServiceConfig={"publishNotReadyAddresses": False}))
+    spec = {name: value for name, value in grove.spec(SERVICES, "w-0").items() if name != "publishNotReadyAddresses"}
+    assert stored(grove, SERVICES, spec) == []
+    assert len(stored(grove, SERVICES, {**spec, "publishNotReadyAddresses": True})) == 1
+
+
+def queue_metric(target: Raw, **metric: Any) -> list[Raw]:
+    return [{"type": "Pods", "pods": {"metric": {"name": "q", **metric}, "target": {"type": "AverageValue", **target}}}]
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [("1000m", "1"), ("1.5", "1500m"), (10, "10"), ("16384Mi", "16Gi"), ("0.0001", "100u"), ("1e3", "1e3")],
+)
+def test_an_autoscaler_whose_quantities_an_api_server_wrote_in_its_way_is_left_alone(
+    written: Any, canonical: str
+) -> None:
+    metrics = queue_metric({"averageValue": written}, selector=None)
+    grove = cluster(pod_clique_set(clique("a", spec={"autoScalingConfig": {"maxReplicas": 3, "metrics": metrics}})))
+    spec = grove.spec(AUTOSCALERS, "w-0-a")
+    assert stored(grove, AUTOSCALERS, {**spec, "metrics": queue_metric({"averageValue": canonical})}) == []
+
+
+@pytest.mark.parametrize(("written", "other"), [("1", "2"), ("16Gi", "17Gi"), ("1.0001", "1.0002"), ("many", "few")])
+def test_an_autoscaler_with_another_quantity_is_corrected(written: str, other: str) -> None:
+    metrics = queue_metric({"averageValue": written})
+    grove = cluster(pod_clique_set(clique("a", spec={"autoScalingConfig": {"maxReplicas": 3, "metrics": metrics}})))
+    spec = grove.spec(AUTOSCALERS, "w-0-a")
+    (update,) = stored(grove, AUTOSCALERS, {**spec, "metrics": queue_metric({"averageValue": other})})
+    assert isinstance(update, Update)
+    assert update.patch == {"spec": {"metrics": metrics}}
 
 
 # deletion -----------------------------------------------------------------------------------------------------------
