@@ -23,8 +23,9 @@ class ObjectCache:
     def __init__(self, clock: Callable[[], float], on_change: Listener) -> None:
         self._clock, self._on_change = clock, on_change
         self._objects: dict[Key, Raw] = {}
+        self._kinds: dict[Resource, dict[Key, None]] = {}
         self._keys: dict[str, Key] = {}  # by uid
-        self._children: dict[str, dict[Key, None]] = {}  # by the uid of their controller
+        self._children: dict[str, dict[Resource, dict[Key, None]]] = {}  # by the uid of their controller, and kind
         self._unconfirmed: dict[str, float] = {}  # uids of objects that no watch has shown yet, and since when
         self._deleted: dict[str, None] = {}  # uids, the latest one last
 
@@ -34,11 +35,11 @@ class ObjectCache:
 
     def all_keys(self, resource: Resource | None = None) -> list[Key]:
         """All objects, or those of one kind; from a copy, as another thread may read them."""
-        return [key for key in tuple(self._objects) if resource is None or key[0] == resource]
+        return list(self._objects) if resource is None else list(self._kinds.get(resource, ()))
 
     def every(self, resource: Resource) -> Iterable[Raw]:
         """See KnownObjects."""
-        return [self._objects[key] for key in self.all_keys(resource)]
+        return [raw for key in self.all_keys(resource) if (raw := self._objects.get(key)) is not None]
 
     def find(self, uid: str) -> Key | None:
         """The object with this uid; None: there is none."""
@@ -46,8 +47,8 @@ class ObjectCache:
 
     def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
         """See Children."""
-        keys = self._children.get(owner["metadata"].get("uid", ""), ())
-        return sorted((self._objects[key] for key in keys if key[0] == resource), key=_age)
+        keys = self._children.get(owner["metadata"].get("uid", ""), {}).get(resource, ())
+        return sorted((self._objects[key] for key in keys), key=_age)
 
     def was_deleted(self, uid: str) -> bool:
         """Whether a watch showed the deletion of an object with this uid, not too long ago."""
@@ -55,11 +56,11 @@ class ObjectCache:
 
     def children(self, uid: str) -> Iterable[Key]:
         """All objects whose controller has this uid."""
-        return tuple(self._children.get(uid, ()))
+        return tuple(key for keys in self._children.get(uid, {}).values() for key in keys)
 
     def count_children(self, uid: str) -> int:
         """How many objects have this controller."""
-        return len(self._children.get(uid, ()))
+        return sum(map(len, self._children.get(uid, {}).values()))
 
     def owners_of(self, raw: Raw) -> Iterator[tuple[str, Key | None]]:
         """Uid and key of the controller of an object, and of those above; None: it is not here."""
@@ -141,12 +142,14 @@ class ObjectCache:
         if old is not None and controller_uid(old) != controller_uid(new):
             self._unlink(key, old)
         self._objects[key], self._keys[uid] = new, key
+        self._kinds.setdefault(resource, {})[key] = None
         if owner := controller_uid(new):
-            self._children.setdefault(owner, {})[key] = None
+            self._children.setdefault(owner, {}).setdefault(resource, {})[key] = None
         self._on_change(key, new)
 
     def _drop(self, key: Key) -> None:
         old = self._objects.pop(key)
+        self._kinds[key[0]].pop(key, None)
         uid = old["metadata"].get("uid", "")
         if self._keys.get(uid) == key:  # another object may claim the same uid
             del self._keys[uid]
@@ -155,11 +158,12 @@ class ObjectCache:
 
     def _unlink(self, key: Key, old: Raw) -> None:
         owner = controller_uid(old)
-        siblings = self._children.get(owner)
-        if siblings is not None:
-            siblings.pop(key, None)
-            if not siblings:
-                del self._children[owner]
+        kinds = self._children.get(owner, {})
+        kinds.get(key[0], {}).pop(key, None)
+        if not kinds.get(key[0]):
+            kinds.pop(key[0], None)
+        if not kinds:
+            self._children.pop(owner, None)
 
 
 def controller_uid(raw: Raw) -> str:
