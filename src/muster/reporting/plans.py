@@ -10,7 +10,8 @@ from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.planning.disturbance import CycleDisturbance
 from muster.planning.grove.scaled_gangs import ScaledGang
-from muster.reporting.explain import helps, reasons, sentence
+from muster.reporting.explain import reasons, sentence
+from muster.reporting.grove.hints import helps_gang
 from muster.reporting.grove.scaled import NONE_SCALED, after_base, scaled_data
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
@@ -194,7 +195,7 @@ def gang_lines(plan: GangPlan, scaled: ScaledGang | None = None) -> Iterator[Lin
         yield [Span(f"  place {plan.position} in queue `{plan.gang.queue}`{behind}", "dim")]
     for refusal in plan.refusals:
         yield [Span(f"  {sentence(refusal)}", "warn" if plan.verdict == "Scheduled" else "bad")]
-        for help_ in helps(refusal):
+        for help_ in helps_gang(plan.gang, refusal):
             yield [Span(f"  hint: {help_}")]
     yield from draw_tree(inspect_gang(plan.gang), plan.domains)
 

@@ -15,7 +15,7 @@ from muster.reporting.grove.set_views import MANY_PODS, draw_set, set_data
 from muster.reporting.text import plain
 from muster.workloads.types import Raw
 from tests.support.grove import clique, group, pod_clique_set
-from tests.unit.planning.grove.test_planned_sets import binding, node, nodes, two_gangs
+from tests.unit.planning.grove.test_planned_sets import binding, gpus, node, nodes, two_gangs
 
 OURS = ("muster",)
 
@@ -73,6 +73,13 @@ def test_a_gang_whose_base_has_no_room_names_the_base_and_no_shortage_of_its_own
     scaled = as_planned(two_gangs(), *nodes(1)).replicas[0].gangs[1]
     assert (scaled.state, scaled.reasons) == ("Gated", ())
     assert scaled.note == "its pods stay behind their gate until base gang `team/w-0` is scheduled"
+
+
+def test_hints_are_about_fields_of_the_set() -> None:
+    """A PodGroup of a PodGang is not its user's to change."""
+    (gang,) = as_planned(pod_clique_set(gpus("a", 2), gpus("b", 2)), *nodes(3)).replicas[0].gangs
+    assert gang.hints
+    assert all("`minAvailable: 1` on `w-0-" in hint for hint in gang.hints)
 
 
 def test_domains_are_those_of_the_gang_the_group_and_the_clique() -> None:
