@@ -45,6 +45,18 @@ def test_counts_are_those_of_pods_that_were_not_deleted() -> None:
     assert status["observedGeneration"] == 2
 
 
+def test_pods_that_succeeded_count_for_the_minimum() -> None:
+    """They have done their part (N5): a clique that is done is not terminated for it."""
+    cliques = started(2, 2)
+    cliques.ready()
+    for name in cliques.names():
+        cliques.finish(name, "Succeeded")
+    cliques.settle_cliques()
+    assert breach(cliques) == ("False", "SufficientReadyPods")
+    assert scheduled(cliques) == ("True", "SufficientScheduledPods")
+    assert cliques.status()["readyReplicas"] == 2
+
+
 def test_standalone_cliques_tell_an_autoscaler_their_pods_and_members_do_not() -> None:
     expected = "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=w,grove.io/podclique=w-0-a"
     assert started().status()["hpaPodSelector"] == expected

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,15 +49,26 @@ def test_the_index_of_a_terminating_pod_is_free() -> None:
     assert cliques.status()["replicas"] == 2
 
 
-@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_a_pod_that_ended_is_replaced_at_the_same_index(phase: str) -> None:
+def test_a_pod_that_failed_is_replaced_at_the_same_index() -> None:
     """Upstream keeps it, and the clique stays short."""
     cliques = Cliques()
     cliques.settle_cliques()
     first = cliques.names()[0]
-    cliques.finish(first, phase)
+    cliques.finish(first, "Failed")
     cliques.settle_cliques()
     assert first not in cliques.names()
+    assert cliques.indexes() == [0, 1]
+
+
+def test_a_pod_that_succeeded_stays_and_keeps_its_index() -> None:
+    """It has done its part (N5): a replacement would do it once more."""
+    cliques = Cliques()
+    cliques.settle_cliques()
+    cliques.ready()
+    before = cliques.names()
+    cliques.finish(before[0], "Succeeded")
+    cliques.settle_cliques()
+    assert cliques.names() == before
     assert cliques.indexes() == [0, 1]
 
 

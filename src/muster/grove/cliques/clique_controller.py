@@ -1,4 +1,4 @@
-"""PodCliques: as many pods as `spec.replicas` says, each with an index; replaced when they end or get old.
+"""PodCliques: as many pods as `spec.replicas` says, each with an index; replaced when they fail or get old.
 
 Rule 1: a pod is made behind the gate of its gang; `gangs` lifts it. Rule 2: without its set a clique makes no pods: the
 set is being deleted, or not known yet. Rule 3: a clique looks at its own pods, and at the status of other cliques.
@@ -28,7 +28,7 @@ from muster.workloads.types import Action, Children, Controller, Create, Raw, Re
 
 
 def reconcile(clique: Raw, children: Children, now: datetime, settings: CliqueSettings) -> Reconciliation:
-    """Deletes pods that ended, are too many or too old; creates missing ones; lets waiting ones start."""
+    """Deletes pods that failed, are too many or too old; creates missing ones; lets waiting ones start."""
     owned = children.of(clique, PODS)
     pods, pcs = read_pods(clique, owned), set_of(clique, children)
     rollout = roll_out(clique, pods, text(pcs, "spec.updateStrategy.type") != ON_DELETE, now)
@@ -51,7 +51,7 @@ def _actions(
     left = [pod for pod in pods.live if pod.name not in removed]
     missing = integer(clique, "spec.replicas", 1) - len(left)
     surplus = scale_in_order(left)[:-missing] if missing < 0 else []
-    yield from (removal(PODS, pod) for pod in pods.ended)
+    yield from (removal(PODS, pod) for pod in pods.failed)
     yield from (removal(PODS, pod.raw) for pod in (*outdated, *surplus))
     if missing > 0 and _may_create(clique, pcs):
         template = pod_template(clique, pcs, settings)

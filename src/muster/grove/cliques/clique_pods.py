@@ -1,7 +1,8 @@
 """The pods of a PodClique as its controller reads them, each once; and the indexes that new ones take.
 
-Rule 1: a pod that was deleted does not count, and gives its index back. Rule 2: a pod that has ended counts as little:
-it is replaced. Rule 3: every function here is linear in pods.
+Rule 1: a pod that was deleted does not count, and gives its index back. Rule 2: a pod that failed counts as little: it
+is replaced; one that succeeded has done its part, and counts as scheduled and ready (N5). Rule 3: every function here
+is linear in pods.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -12,8 +13,10 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.fields import integer, items, number, text, texts
 from muster.workloads.conditions import find_condition, is_condition_true
-from muster.workloads.pod_templates import is_finished, is_terminating, phase
+from muster.workloads.pod_templates import is_terminating, phase
 from muster.workloads.types import Raw
+
+FAILED, SUCCEEDED = "Failed", "Succeeded"  # phases
 
 
 class CliquePod(Struct, frozen=True):
@@ -36,7 +39,7 @@ class CliquePods(Struct, frozen=True):
     """The pods of a clique that were not deleted, oldest first."""
 
     live: tuple[CliquePod, ...]
-    ended: tuple[Raw, ...] = ()
+    failed: tuple[Raw, ...] = ()
 
     @property
     def outdated(self) -> list[CliquePod]:
@@ -45,7 +48,7 @@ class CliquePods(Struct, frozen=True):
 
     @property
     def ready(self) -> int:
-        """How many are ready, of any template."""
+        """How many are ready or have succeeded, of any template."""
         return sum(pod.is_ready for pod in self.live)
 
     @property
@@ -58,14 +61,15 @@ def read_pods(clique: Raw, pods: Iterable[Raw]) -> CliquePods:
     """The pods of a clique."""
     current = texts(clique, "metadata.labels").get(names.TEMPLATE_HASH, "")
     present = [pod for pod in pods if not is_terminating(pod)]
-    live = tuple(_read(pod, current) for pod in present if not is_finished(pod))
-    return CliquePods(live, tuple(pod for pod in present if is_finished(pod)))
+    live = tuple(_read(pod, current) for pod in present if phase(pod) != FAILED)
+    return CliquePods(live, tuple(pod for pod in present if phase(pod) == FAILED))
 
 
 def _read(pod: Raw, current_hash: str) -> CliquePod:
     labels = texts(pod, "metadata.labels")
-    is_bound = bool(text(pod, "spec.nodeName"))
-    is_ready = is_condition_true(pod, "Ready")
+    has_succeeded = phase(pod) == SUCCEEDED
+    is_bound = has_succeeded or bool(text(pod, "spec.nodeName"))
+    is_ready = has_succeeded or is_condition_true(pod, "Ready")
     return CliquePod(
         raw=pod,
         name=text(pod, "metadata.name"),
