@@ -107,7 +107,7 @@ def show(command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["what-if", "workloads"])
+@pytest.mark.parametrize("page", ["what-if", "workloads", "grove"])
 def test_a_guide_shows_real_runs(page: str) -> None:
     """Every console block of the guide is what its commands print."""
     guide = ROOT / "docs" / "guides" / f"{page}.md"
