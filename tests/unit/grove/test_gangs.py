@@ -220,6 +220,16 @@ def test_a_status_of_the_base_that_is_behind_frees_nothing(scene: GangScene) -> 
     assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
 
 
+def test_a_base_whose_status_is_not_written_yet_frees_its_scaled_gangs(scene: GangScene) -> None:
+    """Statuses are written behind all else, and may be seconds late."""
+    pods = started(scene)
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.change(POD_GANGS, "w-0", {"status": None})
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert scene.condition("w-0", "Scheduled")[0] != "True", pods
+    assert scene.gated() == []
+
+
 def test_pods_of_the_base_that_wait_count_for_nothing(scene: GangScene) -> None:
     """A pod of the base was replaced, and its status does not say so yet."""
     pods = started(scene)
@@ -341,6 +351,53 @@ def test_a_base_that_has_moved_in_part_moves_no_other(scene: GangScene) -> None:
     scene.change(PODS, "w-0-sg-1-b-0", {"metadata": {"annotations": {"touched": "1"}}})
     scene.settle()
     assert "w-0-sg-1-b-0" in {pod["metadata"]["name"] for pod in scene.all_of(PODS)}
+
+
+def test_a_pin_stays_while_a_pod_of_the_base_is_inside(scene: GangScene) -> None:
+    """The base is in two racks, as labels or nodes changed: its first pod alone does not say where it is."""
+    started(scene, **packed(required=RACK))
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"], "n1")
+    scene.change(PODS, "w-0-a-0", {"spec": {"nodeName": "n2"}})
+    scene.settle()
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert not [one for one in scene.performed if isinstance(one, Remove)]
+    scene.remove(PODS, "w-0-sg-1-b-1")
+    scene.pods("w-0-sg-1-b", 2)
+    scene.settle()
+    assert scene.named(PODS, "w-0-sg-1-b-2")["spec"]["nodeSelector"][RACK] == "r1", "new pods join those of their gang"
+
+
+def test_pods_pinned_to_a_domain_that_the_base_left_are_deleted(scene: GangScene) -> None:
+    old = started(scene, **packed(required=RACK))
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"], "n1")
+    for pod in old:
+        scene.remove(PODS, pod)
+    new = scene.pods("w-0-a", 2, 3)
+    scene.settle()
+    scene.bind(new, "n2")
+    scene.settle()
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert [one.name for one in scene.performed if isinstance(one, Remove)] == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
+
+
+def test_a_pod_whose_own_selector_holds_it_is_not_deleted(scene: GangScene) -> None:
+    """Its replacement would have the same selector, and would not be freed."""
+    old = started(scene, **packed(required=RACK))
+    scene.pods("w-0-sg-1-b", 0, 1, nodeSelector={ZONE: "z1", RACK: "r1"})
+    scene.settle()
+    scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"], "n1")
+    for pod in old:
+        scene.remove(PODS, pod)
+    new = scene.pods("w-0-a", 2, 3)
+    scene.settle()
+    scene.bind(new, "n2")
+    scene.settle()
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert not [one for one in scene.performed if isinstance(one, Remove)]
 
 
 def test_labels_of_nodes_that_are_renamed_delete_nothing(scene: GangScene) -> None:

@@ -36,6 +36,7 @@ from muster.grove.gangs.gates import (
     missing_pods,
     say_waiting,
     seconds_to_say,
+    unscheduled_base,
 )
 from muster.grove.gangs.membership import has_our_pods, membership_actions
 from muster.grove.gangs.pins import PLACE_UNKNOWN, Pin, conflict, find_pin, pinned_elsewhere
@@ -63,14 +64,15 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
     if missing and not has_references(gang) and (seconds := growing_seconds(gang, cliques, now)) > 0:
         return Reconciliation(again_after_seconds=seconds)
     gated = [*gated_pods(cliques)]
-    pin = _find_pin(gang, children, is_counted=bool(gated))
-    hold = flaw or missing or (_hold_of_pin(gated, pin) if gated else None)
+    base = base_of(gang, children)
+    pin = _find_pin(base, cliques, children) if gated else {}
+    hold = flaw or missing or (pin if isinstance(pin, GateHold) else conflict(gated, pin))
     labels = {} if isinstance(pin, GateHold) else pin
     update = references_update(gang, cliques)
     actions = chain(
         (update,) if update else (),
         () if flaw else _pod_group_actions(gang, cliques, children),
-        pinned_elsewhere(cliques, labels, children),
+        pinned_elsewhere(cliques, base, children) if isinstance(base, dict) else (),
         (lift_gate(pod, labels) for pod in gated) if hold is None else say_waiting(gated, hold, now),
     )
     state = ObservedGang(as_updated(gang, update), cliques, hold, own_pod_group(gang, children))
@@ -84,16 +86,11 @@ def _again(hold: GateHold, gated: Sequence[Raw], now: datetime) -> float | None:
     return min((seconds for seconds in waits if seconds is not None), default=None)
 
 
-def _find_pin(gang: Raw, children: Children, *, is_counted: bool) -> Pin | GateHold:
-    """The labels that pods of a scaled gang are pinned by, or why that is not known yet."""
-    base = base_of(gang, children, is_counted=is_counted)
+def _find_pin(base: Raw | GateHold | None, cliques: Sequence[GangClique], children: Children) -> Pin | GateHold:
+    """The labels that pods of a scaled gang are pinned by, or what they wait for."""
     if base is None or isinstance(base, GateHold):
         return base or {}
-    return find_pin(base, children)
-
-
-def _hold_of_pin(gated: Collection[Raw], pin: Pin | GateHold) -> GateHold | None:
-    return pin if isinstance(pin, GateHold) else conflict(gated, pin)
+    return unscheduled_base(base, children) or find_pin(base, cliques, children)
 
 
 def _pod_group_actions(gang: Raw, cliques: Sequence[GangClique], children: Children) -> Iterator[Action]:

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from muster.api.fields import items, mapping, text, texts
 from muster.api.moment import parse_time
-from muster.api.names import BASE_POD_GANG, GANG_GATE, WAITS_FOR
+from muster.api.names import BASE_POD_GANG, GANG_GATE, PINNED_BY, WAITS_FOR
 from muster.api.resources import POD_GANGS, PODS
 from muster.grove.gangs.cliques import GangClique, has_scheduled_minimums, labels_of
-from muster.workloads.conditions import is_condition_true
 from muster.workloads.types import Children, Raw, Update
 
 SCHEDULED = "Scheduled"
@@ -55,30 +54,34 @@ def growing_seconds(gang: Raw, cliques: Iterable[GangClique], now: datetime) -> 
     return GROWING_SECONDS - (now - newest).total_seconds() if newest else 0.0
 
 
-def base_of(gang: Raw, children: Children, *, is_counted: bool) -> Raw | GateHold | None:
-    """The base gang of a scaled gang once it is scheduled, or why that is waited for; None: the gang has no base.
-
-    `is_counted`: its pods are counted as well; without, its status tells.
-    """
+def base_of(gang: Raw, children: Children) -> Raw | GateHold | None:
+    """The base gang of a scaled gang, or that it does not exist yet; None: the gang has no base."""
     name = labels_of(gang).get(BASE_POD_GANG, "")
     if not name:
         return None
-    base = children.get(POD_GANGS, text(gang, "metadata.namespace"), name)
-    if base is None:
-        return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
-    if is_condition_true(base, SCHEDULED) and (not is_counted or has_scheduled_minimums(base, children)):
-        return base
-    return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` is not scheduled yet")
+    missing = GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
+    return children.get(POD_GANGS, text(gang, "metadata.namespace"), name) or missing
+
+
+def unscheduled_base(base: Raw, children: Children) -> GateHold | None:
+    """Why the gates of scaled gangs stay; None: the base has its minimums scheduled, as its pods say.
+
+    Its status is not read: it is written later than pods change.
+    """
+    if has_scheduled_minimums(base, children):
+        return None
+    return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{text(base, 'metadata.name')}` is not scheduled yet")
 
 
 def lift_gate(pod: Raw, selector: Mapping[str, str]) -> Update:
-    """Lifts the gate of a pod and, by the same patch, adds labels to its node selector."""
+    """Lifts the gate of a pod and, by the same patch, adds labels to its node selector and says which."""
     gates = [gate for gate in items(pod, "spec.schedulingGates") if gate.get("name") != GANG_GATE]
     own = mapping(pod, "spec.nodeSelector")
     added = {label: value for label, value in selector.items() if label not in own}
     spec: Raw = {"schedulingGates": gates or None, **({"nodeSelector": added} if added else {})}
-    notes = {"annotations": {WAITS_FOR: None}} if WAITS_FOR in texts(pod, "metadata.annotations") else {}
-    return _pod_update(pod, {"metadata": notes, "spec": spec})
+    notes: Raw = {WAITS_FOR: None} if WAITS_FOR in texts(pod, "metadata.annotations") else {}
+    notes |= {PINNED_BY: ",".join(added)} if added else {}
+    return pod_update(pod, {"metadata": {"annotations": notes} if notes else {}, "spec": spec})
 
 
 def say_waiting(pods: Sequence[Raw], hold: GateHold, now: datetime) -> Iterator[Update]:
@@ -86,7 +89,7 @@ def say_waiting(pods: Sequence[Raw], hold: GateHold, now: datetime) -> Iterator[
     for pod in pods:
         is_said = texts(pod, "metadata.annotations").get(WAITS_FOR) == hold.message
         if not is_said and _seconds_left(pod, now) <= 0:
-            yield _pod_update(pod, {"metadata": {"annotations": {WAITS_FOR: hold.message}}})
+            yield pod_update(pod, {"metadata": {"annotations": {WAITS_FOR: hold.message}}})
 
 
 def seconds_to_say(pods: Sequence[Raw], now: datetime) -> float | None:
@@ -99,7 +102,7 @@ def _seconds_left(pod: Raw, now: datetime) -> float:
     return SAID_AFTER_SECONDS - (now - created).total_seconds() if created else 0.0
 
 
-def _pod_update(pod: Raw, patch: Raw) -> Update:
+def pod_update(pod: Raw, patch: Raw) -> Update:
     """A patch of exactly this pod: one of the same name and another uid refuses it."""
     uid = text(pod, "metadata.uid")
     metadata = {**({"uid": uid} if uid else {}), **patch.get("metadata", {})}
