@@ -100,7 +100,7 @@ def small(name: str, replicas: int, minimum: int | None = None, mebibytes: int =
     return raw
 
 
-def packed(domain: str, name: str = "") -> dict[str, Raw]:
+def packed(domain: str, name: str = "") -> dict[str, Any]:
     """In the form that new sets must have; a set names the topology, and its parts need not."""
     return {"topologyConstraint": {**({"topologyName": name} if name else {}), "pack": {"required": domain}}}
 
