@@ -539,6 +539,14 @@ def test_a_scale_below_the_minimum_is_refused_but_for_zero(
     assert places(errors(raw), "R9") == (["spec.replicas"] if is_refused else [])
 
 
+def test_a_group_is_not_scaled_beyond_what_a_set_may_have() -> None:
+    """A typing error in a scale makes no million PodCliques (R9)."""
+    raw = manifest(POD_CLIQUE_SCALING_GROUPS, "w-0-sg", {"replicas": 1_000_000, "cliqueNames": ["a"]})
+    (problem,) = errors(raw)
+    assert (problem.at, problem.rule) == ("spec.replicas", "R9")
+    assert "at most 5000 PodCliques" in problem.says
+
+
 def test_a_stored_scale_below_the_minimum_can_be_changed_in_all_else() -> None:
     """It may be older than the rule; its labels are still its user's."""
     stored = manifest(POD_CLIQUES, "w-0-a", {"replicas": 1, "minAvailable": 3, "roleName": "a", "podSpec": {}})

@@ -6,7 +6,9 @@ from typing import Any
 def at(raw: Any, path: str) -> Any:
     """The value at a path of fields such as `spec.template.metadata`; None: there is none."""
     for name in path.split("."):
-        raw = raw.get(name) if isinstance(raw, dict) else None
+        if not isinstance(raw, dict):
+            return None
+        raw = raw.get(name)
     return raw
 
 

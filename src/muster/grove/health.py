@@ -9,9 +9,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from muster.api.fields import integer, items, text, texts
+from muster.api.fields import integer, items, mapping, text
 from muster.api.moment import parse_time
-from muster.api.names import TEMPLATE_HASH
+from muster.api.names import GENERATION_HASH, TEMPLATE_HASH
 from muster.workloads.conditions import find_condition, is_condition_true, timestamp
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Raw
@@ -69,6 +69,12 @@ def is_breached(raw: Raw) -> bool:
     return is_condition_true(raw, BREACHED)
 
 
+def label_of(raw: Raw | None, name: str) -> str:
+    """The value of a label; empty where there is none."""
+    value = mapping(raw, "metadata.labels").get(name)
+    return value if isinstance(value, str) else ""
+
+
 def breached_since(raw: Raw) -> datetime | None:
     """Since when a clique or a group has been below its minimum; None: it is not."""
     condition = find_condition(raw, BREACHED)
@@ -88,11 +94,11 @@ def is_scaled_below_minimum(raw: Raw) -> bool:
 
 
 class CliqueHealth(Struct, frozen=True):
-    """What the status of a PodClique says; all is false where there is none, or it is terminating."""
+    """What the status of a clique or a group says; all is false where there is none, or it is terminating."""
 
     exists: bool = False
-    is_scheduled: bool = False  # as many pods as it needs
-    is_available: bool = False  # as many are ready
+    is_scheduled: bool = False  # as much of it as it needs
+    is_available: bool = False  # as much is ready
     is_breached: bool = False
     has_template: bool = False  # the latest one, in its spec
     is_updated: bool = False  # the latest one, in all of its pods
@@ -100,17 +106,27 @@ class CliqueHealth(Struct, frozen=True):
 
 def clique_health(clique: Raw | None, template_hash: str) -> CliqueHealth:
     """How a clique fares whose pods are to have this template."""
-    if clique is None or is_terminating(clique):
+    return _health(clique, template_hash, TEMPLATE_HASH, "readyReplicas", "currentPodTemplateHash")
+
+
+def group_health(group: Raw | None, generation: str) -> CliqueHealth:
+    """How a group fares, in the terms of a clique, whose cliques are to be of this generation of the set."""
+    return _health(group, generation, GENERATION_HASH, "availableReplicas", "currentPodCliqueSetGenerationHash")
+
+
+def _health(raw: Raw | None, template: str, label: str, available: str, current: str) -> CliqueHealth:
+    """`available` and `current` are fields of the status."""
+    if raw is None or is_terminating(raw):
         return CliqueHealth()
-    needed = minimum_of(clique)
-    has_template = texts(clique, "metadata.labels").get(TEMPLATE_HASH) == template_hash
+    needed, status = minimum_of(raw), mapping(raw, "status")
+    has_template = label_of(raw, label) == template
     return CliqueHealth(
         exists=True,
-        is_scheduled=integer(clique, "status.scheduledReplicas") >= needed,
-        is_available=integer(clique, "status.readyReplicas") >= needed,
-        is_breached=is_breached(clique),
+        is_scheduled=integer(status, "scheduledReplicas") >= needed,
+        is_available=integer(status, available) >= needed,
+        is_breached=is_breached(raw),
         has_template=has_template,
-        is_updated=has_template and text(clique, "status.currentPodTemplateHash") == template_hash,
+        is_updated=has_template and text(status, current) == template,
     )
 
 

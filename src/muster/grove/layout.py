@@ -2,13 +2,15 @@
 
 Rule 1: whoever asks which gang a clique belongs to asks here; another scheme of names and gangs is another `lay_out`.
 Rule 2: the base gang of a replica has every standalone clique and the first `minAvailable` replicas of each scaling
-group; each further replica is a gang of its own. Rule 3: numbers are bounded, whatever a spec says.
+group; each further replica is a gang of its own. Rule 3: numbers are bounded, whatever a spec says; a group that is
+scaled beyond the bound loses what is scaled, and never a replica of the set.
 """
 
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from muster.api.grove.pod_clique import MOST_CLIQUES
 from muster.api.grove.pod_clique_set import (
     EXPLICIT,
     IN_ORDER,
@@ -25,8 +27,6 @@ from muster.grove.naming import (
     scaled_gang_name,
     service_name,
 )
-
-MOST_CLIQUES = 100_000  # of one set: a typing error in `replicas` must not fill the memory
 
 
 class CliqueLayout(Struct, frozen=True):
@@ -95,15 +95,36 @@ def lay_out(pcs: PodCliqueSet, group_replicas: Mapping[str, int]) -> SetLayout:
 
     `group_replicas`: the live replicas of PodCliqueScalingGroups by name; one that is not there begins as its template.
     """
-    left = MOST_CLIQUES
+    required = scaled = MOST_CLIQUES
     replicas = []
-    for index in range(max(0, pcs.spec.replicas)):
-        replica = lay_out_replica(pcs, index, group_replicas)
-        left -= max(1, sum(len(gang.cliques) for gang in replica.gangs))
-        if left < 0:
+    for index in range(min(max(0, pcs.spec.replicas), MOST_CLIQUES)):
+        above = _scaled_cliques(pcs, index, group_replicas)
+        replica = lay_out_replica(
+            pcs, index, group_replicas if above <= scaled else _at_minimum(pcs, index, group_replicas)
+        )
+        scaled -= above if above <= scaled else 0
+        required -= len(replica.gangs[0].cliques)
+        if required < 0:
             break
         replicas.append(replica)
     return SetLayout(pcs.metadata.name, tuple(replicas))
+
+
+def _scaled_cliques(pcs: PodCliqueSet, index: int, live: Mapping[str, int]) -> int:
+    """How many cliques of a replica are in scaled gangs."""
+    return sum(
+        len(group.clique_names)
+        * max(0, live.get(group_name(pcs.metadata.name, index, group.name), group.replicas) - group_minimum(group))
+        for group in pcs.spec.template.pod_clique_scaling_groups
+    )
+
+
+def _at_minimum(pcs: PodCliqueSet, index: int, live: Mapping[str, int]) -> dict[str, int]:
+    """The replicas of groups that are in the base gang."""
+    groups = {
+        group_name(pcs.metadata.name, index, one.name): one for one in pcs.spec.template.pod_clique_scaling_groups
+    }
+    return {name: min(live.get(name, group.replicas), group_minimum(group)) for name, group in groups.items()}
 
 
 def lay_out_replica(pcs: PodCliqueSet, index: int, group_replicas: Mapping[str, int]) -> ReplicaLayout:

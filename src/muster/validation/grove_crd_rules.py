@@ -7,12 +7,13 @@ also on the `scale` subresource, which no webhook sees; minimums; what may not c
 from collections.abc import Mapping
 from typing import Any
 
-from muster.api.grove.pod_clique import PodClique, PodCliqueSpec
+from muster.api.grove.pod_clique import MOST_CLIQUES, PodClique, PodCliqueSpec
 from muster.api.grove.pod_clique_scaling_group import PodCliqueScalingGroup, PodCliqueScalingGroupSpec
 from muster.api.grove.pod_clique_set import (
     PackConstraint,
     PackTopologyConstraint,
     PodCliqueSet,
+    PodCliqueSetSpec,
     PodCliqueSetTemplate,
     PodCliqueTemplate,
     ScalingGroupTemplate,
@@ -100,6 +101,13 @@ CEL: Mapping[type[Wire], list[Schema]] = {
         _kept("minAvailable"),
         _kept("cliqueNames"),
         *_unsupported(GROUP_FIELDS),
+    ],
+    PodCliqueSetSpec: [
+        _rule(
+            f"self.replicas * size(self.template.cliques) <= {MOST_CLIQUES}",
+            f"one set has at most {MOST_CLIQUES} PodCliques: use several sets (R4)",
+            ".replicas",
+        ),
     ],
     PodCliqueSetTemplate: [
         _rule("size(self.cliques) > 0", "a PodCliqueSet has at least one clique (R4)", ".cliques"),

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.decoding import decode
+from muster.api.grove.pod_clique import MOST_CLIQUES
 from muster.api.grove.pod_clique_set import PodCliqueSet
-from muster.grove.layout import MOST_CLIQUES, SetLayout, lay_out, lay_out_group, starts_after
+from muster.grove.layout import SetLayout, lay_out, lay_out_group, starts_after
 from muster.workloads.types import Raw
 from tests.support.grove import clique, group, pod_clique_set
 
@@ -113,6 +114,16 @@ def test_a_typing_error_in_replicas_does_not_fill_the_memory() -> None:
     huge = lay_out_group(decoded(THE_SET), 0, "w-0-sg", 2**31 - 1)
     assert huge is not None
     assert len(huge.replicas) == MOST_CLIQUES
+
+
+def test_a_group_that_is_scaled_beyond_all_bounds_costs_no_replica_of_the_set() -> None:
+    """A replica that is not laid out is deleted: one typing error in a scale would delete all of the set."""
+    raw = pod_clique_set(clique("a"), clique("b"), groups=[group("sg", "b", replicas=3)], replicas=2)
+    layout = lay_out(decoded(raw), {"w-0-sg": 2**31 - 1, "w-1-sg": 3})
+    assert [replica.index for replica in layout.replicas] == [0, 1]
+    first, second = layout.replicas
+    assert [gang.base for gang in first.gangs] == [""]
+    assert len(second.gangs) == 3
 
 
 # startup order ------------------------------------------------------------------------------------------------------

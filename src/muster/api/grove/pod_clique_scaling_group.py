@@ -2,17 +2,15 @@
 
 from typing import Annotated
 
-from muster.api.grove.pod_clique import CONDITIONS
+from muster.api.grove.pod_clique import CONDITIONS, MOST_CLIQUES
 from muster.api.grove.progress import LastError, ScalingGroupUpdateProgress
 from muster.api.meta import Condition, ObjectMeta, Wire, doc
-
-_LARGEST = 2**31 - 1
 
 
 class PodCliqueScalingGroupSpec(Wire, frozen=True):
     """How many replicas of which cliques."""
 
-    replicas: Annotated[int, doc("How many replicas there are.", minimum=0, maximum=_LARGEST, default=1)] = 1
+    replicas: Annotated[int, doc("How many replicas there are.", minimum=0, maximum=MOST_CLIQUES, default=1)] = 1
     min_available: Annotated[
         int, doc("How many replicas are in the base gang, and must stay available.", minimum=0, default=1)
     ] = 1

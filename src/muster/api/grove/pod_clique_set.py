@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any
 
-from muster.api.grove.pod_clique import CONDITIONS, MOST_TEMPLATES, NAMES, AutoScalingConfig, PodCliqueSpec
+from muster.api.grove.pod_clique import (
+    CONDITIONS,
+    MOST_CLIQUES,
+    MOST_TEMPLATES,
+    NAMES,
+    AutoScalingConfig,
+    PodCliqueSpec,
+)
 from muster.api.grove.pod_gang import PodGangStatus
 from muster.api.grove.progress import LastError, PodCliqueSetUpdateProgress
 from muster.api.meta import Condition, ObjectMeta, Wire, doc
@@ -94,14 +101,14 @@ class UpdateStrategy(Wire, frozen=True):
 
     type: Annotated[
         str,
-        doc("Replica by replica, or when somebody deletes a pod.", enum=[ROLLING_RECREATE, ON_DELETE]),
+        doc("Replica by replica, or as pods are deleted.", enum=[ROLLING_RECREATE, ON_DELETE]),
     ] = ROLLING_RECREATE
 
 
 class PodCliqueSetSpec(Wire, frozen=True):
     """How many replicas of what."""
 
-    replicas: Annotated[int, doc("How many replicas there are.", minimum=0, maximum=_LARGEST, default=0)] = 0
+    replicas: Annotated[int, doc("How many replicas there are.", minimum=0, maximum=MOST_CLIQUES, default=0)] = 0
     update_strategy: Annotated[UpdateStrategy | None, doc("Unset: RollingRecreate.")] = None
     template: Annotated[PodCliqueSetTemplate, doc("What each replica consists of.", required=True)] = (
         PodCliqueSetTemplate()
@@ -122,7 +129,9 @@ class PodCliqueSetStatus(Wire, frozen=True):
     updated_replicas: Annotated[int, doc("Replicas of the latest template.", default=0)] = 0
     available_replicas: Annotated[int, doc("Replicas with every minimum ready.", default=0)] = 0
     hpa_pod_selector: Annotated[str, doc("Selects the pods of the set, for autoscalers.")] = ""
-    pod_gang_statuses: Annotated[tuple[GangSummary, ...], doc("Every gang of the set.")] = ()
+    pod_gang_statuses: Annotated[
+        tuple[GangSummary, ...], doc("Gangs of the set; those that do not run come first where there are many.")
+    ] = ()
     current_generation_hash: Annotated[str, doc("The template that is rolled out.")] = ""
     update_progress: Annotated[
         PodCliqueSetUpdateProgress | None, doc("The update that is under way, or the last one.")

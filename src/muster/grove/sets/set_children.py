@@ -97,6 +97,8 @@ def _differing(present: Raw, wanted: Raw) -> Raw:
     patch: Raw = {}
     for field, value in wanted.items():
         before = present.get(field)
+        if before == value:
+            continue
         if isinstance(value, dict):
             if inner := _differing(before if isinstance(before, dict) else {}, value):
                 patch[field] = inner

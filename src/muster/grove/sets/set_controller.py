@@ -5,7 +5,7 @@ first of all. Rule 2: pods, and cliques of scaling groups, are made by others. R
 direct children are deleted, then the finalizer goes, and the garbage collector does the rest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 
@@ -28,6 +28,7 @@ from muster.api.resources import (
 )
 from muster.grove.clique_objects import clique_object, clique_update
 from muster.grove.last_errors import with_last_error
+from muster.grove.layout import GangLayout
 from muster.grove.naming import SET_FINALIZER
 from muster.grove.sets.set_children import (
     autoscaler_objects,
@@ -37,7 +38,7 @@ from muster.grove.sets.set_children import (
     service_object,
 )
 from muster.grove.sets.set_events import set_events
-from muster.grove.sets.set_gangs import gang_objects, gang_update
+from muster.grove.sets.set_gangs import gang_layouts, gang_object, gang_update
 from muster.grove.sets.set_rollout import SetRollout, plan_set_rollout
 from muster.grove.sets.set_status import set_status
 from muster.grove.sets.set_termination import plan_termination
@@ -60,7 +61,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
     view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
     termination = plan_termination(view, rollout.current, now)
-    gangs = {name_of(gang): gang for gang in gang_objects(view)}
+    gangs = {gang.name: gang for gang in gang_layouts(view)}
     actions = chain(
         _finalizer(raw),
         _surplus(view, seen, gangs),
@@ -68,7 +69,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         _services(view, seen[SERVICES]),
         _cliques(view, rollout),
         _groups(view, rollout),
-        _gangs(gangs, seen[POD_GANGS]),
+        _gangs(view, gangs, seen[POD_GANGS]),
         _autoscalers(view, seen[AUTOSCALERS]),
     )
     status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
@@ -108,14 +109,14 @@ def _deletion(raw: Raw, seen: Mapping[Resource, Mapping[str, Raw]], children: Ch
 # what goes ----------------------------------------------------------------------------------------------------------
 
 
-def _surplus(view: SetView, seen: Mapping[Resource, Mapping[str, Raw]], gangs: Mapping[str, Raw]) -> Iterator[Action]:
+def _surplus(view: SetView, seen: Mapping[Resource, Mapping[str, Raw]], gangs: Collection[str]) -> Iterator[Action]:
     """Children that the set does not have any more."""
     layouts = [replica.layout for replica in view.replicas]
-    wanted: dict[Resource, set[str]] = {
+    wanted: dict[Resource, Collection[str]] = {
         SERVICES: {layout.service for layout in layouts},
         POD_CLIQUES: {clique.name for layout in layouts for clique in layout.cliques},
         POD_CLIQUE_SCALING_GROUPS: {group.name for layout in layouts for group in layout.groups},
-        POD_GANGS: set(gangs),
+        POD_GANGS: gangs,
         AUTOSCALERS: {name_of(raw) for layout in layouts for raw in autoscaler_objects(view, layout)},
     }
     for kind in reversed(CHILDREN):
@@ -173,13 +174,13 @@ def _groups(view: SetView, rollout: SetRollout) -> Iterator[Action]:
                 yield from _given(group_update(present, wanted, with_template=may_update))
 
 
-def _gangs(wanted: Mapping[str, Raw], seen: Mapping[str, Raw]) -> Iterator[Action]:
+def _gangs(view: SetView, wanted: Mapping[str, GangLayout], seen: Mapping[str, Raw]) -> Iterator[Action]:
     for name, gang in wanted.items():
         present = seen.get(name)
         if present is None:
-            yield Create(POD_GANGS, gang)
+            yield Create(POD_GANGS, gang_object(view, gang))
         elif not is_terminating(present):
-            yield from _given(gang_update(present, gang))
+            yield from _given(gang_update(present, gang_object(view, gang)))
 
 
 def _given(update: Update | None) -> Iterator[Action]:

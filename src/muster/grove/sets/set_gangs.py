@@ -6,7 +6,7 @@ Rule 2: what is scaled to zero is in no gang, and a gang without cliques does no
 
 from collections.abc import Iterator
 
-from muster.api.fields import at, integer, items, mapping, text, texts
+from muster.api.fields import integer, items, mapping, text
 from muster.api.names import BASE_POD_GANG, TOPOLOGY_NAME
 from muster.api.resources import POD_GANGS
 from muster.grove.layout import CliqueLayout, GangLayout, GroupReplicaLayout
@@ -17,12 +17,12 @@ from muster.workloads.operators.objects import child, merge_patch, name_of
 from muster.workloads.types import Raw, Update
 
 
-def gang_objects(view: SetView) -> Iterator[Raw]:
-    """Every PodGang that the set has, without pods."""
+def gang_layouts(view: SetView) -> Iterator[GangLayout]:
+    """Every PodGang that the set has."""
     for replica in view.replicas:
         for gang in replica.layout.gangs:
-            if cliques := [clique for clique in gang.cliques if not _is_scaled_to_zero(view, clique)]:
-                yield _gang(view, gang, cliques)
+            if any(not _is_scaled_to_zero(view, clique) for clique in gang.cliques):
+                yield gang
 
 
 def _is_scaled_to_zero(view: SetView, clique: CliqueLayout) -> bool:
@@ -30,7 +30,9 @@ def _is_scaled_to_zero(view: SetView, clique: CliqueLayout) -> bool:
     return raw is not None and integer(raw, "spec.replicas", 1) == 0
 
 
-def _gang(view: SetView, gang: GangLayout, cliques: list[CliqueLayout]) -> Raw:
+def gang_object(view: SetView, gang: GangLayout) -> Raw:
+    """A PodGang as it is created: without pods."""
+    cliques = [clique for clique in gang.cliques if not _is_scaled_to_zero(view, clique)]
     labels = child_labels(view.pcs.metadata.name, gang.name, GANG, gang.set_replica)
     if gang.base:
         labels[BASE_POD_GANG] = gang.base
@@ -63,16 +65,16 @@ def _group(view: SetView, replica: GroupReplicaLayout, names: set[str]) -> Raw |
 
 def gang_update(present: Raw, wanted: Raw) -> Update | None:
     """What of a PodGang has to change; None: nothing. References to pods stay."""
-    references = {text(group, "name"): at(group, "podReferences") for group in items(present, "spec.podgroups")}
+    references = {text(group, "name"): group.get("podReferences") for group in items(present, "spec.podgroups")}
     groups = [{**group, "podReferences": references.get(group["name"]) or []} for group in wanted["spec"]["podgroups"]]
     spec = {**wanted["spec"], "podgroups": groups}
     patch = _differing(mapping(present, "spec"), spec)
     metadata: Raw = {
         field: differing
         for field in ("labels", "annotations")
-        if (differing := _missing(texts(present, f"metadata.{field}"), texts(wanted, f"metadata.{field}")))
+        if (differing := _missing(mapping(present, f"metadata.{field}"), mapping(wanted, f"metadata.{field}")))
     }
-    if TOPOLOGY_NAME in texts(present, "metadata.annotations") and "annotations" not in wanted["metadata"]:
+    if TOPOLOGY_NAME in mapping(present, "metadata.annotations") and "annotations" not in wanted["metadata"]:
         metadata["annotations"] = {TOPOLOGY_NAME: None}
     changes: Raw = {"spec": patch} if patch else {}
     if metadata:
@@ -93,5 +95,5 @@ def _differing(present: Raw, wanted: Raw) -> Raw:
     }
 
 
-def _missing(present: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
+def _missing(present: Raw, wanted: Raw) -> Raw:
     return {name: value for name, value in wanted.items() if present.get(name) != value}

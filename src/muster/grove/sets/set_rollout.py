@@ -10,9 +10,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from muster.api.fields import integer, items, mapping, text, texts
+from muster.api.fields import integer, items, mapping, text
 from muster.api.names import TEMPLATE_HASH
-from muster.grove.health import is_scaled_below_minimum
+from muster.grove.health import is_scaled_below_minimum, label_of
 from muster.grove.sets.set_view import SetReplicaView, SetView
 from muster.workloads.conditions import timestamp
 from muster.workloads.types import Raw
@@ -86,7 +86,7 @@ def _ended(progress: Raw, now: datetime) -> Raw:
 def _counted(view: SetView, progress: Raw) -> Raw:
     """The progress with how many cliques and groups have the latest template."""
     wanted = [clique for replica in view.replicas for gang in replica.layout.gangs for clique in gang.cliques]
-    hashes = (_label(view.clique(clique.name), TEMPLATE_HASH) for clique in wanted)
+    hashes = (label_of(view.clique(clique.name), TEMPLATE_HASH) for clique in wanted)
     updated = sum(label == view.hashes.of(clique) for label, clique in zip(hashes, wanted, strict=True))
     groups = [group for replica in view.replicas for group in replica.groups]
     return {
@@ -98,7 +98,3 @@ def _counted(view: SetView, progress: Raw) -> Raw:
         ),
         "totalPodCliqueScalingGroupsCount": len(groups),
     }
-
-
-def _label(raw: Raw | None, name: str) -> str:
-    return texts(raw, "metadata.labels").get(name, "")

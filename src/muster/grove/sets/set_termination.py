@@ -32,7 +32,9 @@ def plan_termination(view: SetView, updating: int | None, now: datetime) -> SetT
     delay, waits = termination_delay(view.pcs), []
     expired: dict[int, list[Raw]] = {}
     for replica in view.replicas:
-        breached = [] if replica.index == updating else [*_breached(view, replica)]
+        if replica.index == updating or not replica.health.is_breached:
+            continue
+        breached = [*_breached(view, replica)]
         waits.append(wait_for(breached, delay, now))
         if waits[-1].is_over:
             over = (part for part in breached if wait_for((part,), delay, now).is_over)

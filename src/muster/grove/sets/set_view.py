@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from muster.api.decoding import decode
-from muster.api.fields import integer, text, texts
+from muster.api.fields import integer
 from muster.api.grove.pod_clique_set import ON_DELETE, PodCliqueSet
-from muster.api.names import GENERATION_HASH
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES, Resource
 from muster.grove.clique_objects import TemplateHashes, template_hashes
-from muster.grove.health import CliqueHealth, all_of, clique_health, is_breached, minimum_of
+from muster.grove.health import CliqueHealth, all_of, clique_health, group_health
 from muster.grove.layout import ReplicaLayout, lay_out
 from muster.grove.topology import SetTopology, topology_of
 from muster.workloads.operators.objects import name_of
@@ -85,22 +84,6 @@ def _replica(
     own_cliques = tuple(cliques.get(clique.name) for clique in layout.cliques)
     own_groups = tuple(groups.get(group.name) for group in layout.groups)
     health = [clique_health(raw, hashes.of(clique)) for raw, clique in zip(own_cliques, layout.cliques, strict=True)]
-    health += [_group_health(group, hashes.generation) for group in own_groups]
+    health += [group_health(group, hashes.generation) for group in own_groups]
     scheduled = sum(integer(raw, "status.scheduledReplicas") for raw in (*own_cliques, *own_groups) if raw is not None)
     return SetReplicaView(layout, own_cliques, own_groups, all_of(health), scheduled)
-
-
-def _group_health(group: Raw | None, generation: str) -> CliqueHealth:
-    """How a group fares, in the terms of a clique."""
-    if group is None or is_terminating(group):
-        return CliqueHealth()
-    needed = minimum_of(group)
-    has_template = texts(group, "metadata.labels").get(GENERATION_HASH) == generation
-    return CliqueHealth(
-        exists=True,
-        is_scheduled=integer(group, "status.scheduledReplicas") >= needed,
-        is_available=integer(group, "status.availableReplicas") >= needed,
-        is_breached=is_breached(group),
-        has_template=has_template,
-        is_updated=has_template and text(group, "status.currentPodCliqueSetGenerationHash") == generation,
-    )

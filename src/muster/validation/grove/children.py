@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.api.grove.pod_clique import PodClique
+from muster.api.grove.pod_clique import MOST_CLIQUES, PodClique
 from muster.api.grove.pod_clique_scaling_group import PodCliqueScalingGroup
 from muster.api.grove.pod_gang import PodGang
 from muster.validation.problem import Problem, listed
@@ -13,8 +13,11 @@ def judge(child: PodClique | PodCliqueScalingGroup | PodGang) -> Iterator[Proble
     match child:
         case PodClique(spec=spec):
             yield from _scale(spec.replicas, spec.min_available, "pods")
-        case PodCliqueScalingGroup():
-            yield from _scale(child.spec.replicas, child.spec.min_available, "replicas")
+        case PodCliqueScalingGroup(spec=group):
+            yield from _scale(group.replicas, group.min_available, "replicas")
+            if group.replicas > MOST_CLIQUES:
+                says = f"is {group.replicas}: a set has at most {MOST_CLIQUES} PodCliques"
+                yield Problem("spec.replicas", says, hint="use several sets", rule="R9")
         case PodGang():
             yield from _gang(child)
 

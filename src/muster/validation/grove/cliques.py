@@ -5,12 +5,11 @@ from typing import Any
 
 from muster.api.duration import parse_nanoseconds
 from muster.api.fields import mapping
-from muster.api.grove.pod_clique import MOST_TEMPLATES
+from muster.api.grove.pod_clique import MOST_CLIQUES, MOST_TEMPLATES
 from muster.api.grove.pod_clique_set import ANY_ORDER, EXPLICIT, IN_ORDER, ON_DELETE, ROLLING_RECREATE
 from muster.validation.grove.places import CLIQUES, GROUPS, LARGEST, TEMPLATE, SetOutline, parts
 from muster.validation.problem import Problem
 
-MOST_CLIQUES = 100_000  # PodCliques that one set may become: a typing error in `replicas` fills no cluster
 SHORT_DELAY_SECONDS = 60
 STRATEGIES = (ROLLING_RECREATE, ON_DELETE)
 STARTUP_TYPES = (ANY_ORDER, IN_ORDER, EXPLICIT)

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.decoding import decode
+from muster.api.grove.pod_clique import MOST_CLIQUES
 from muster.api.grove.pod_clique_set import PodCliqueSet
-from muster.grove.layout import MOST_CLIQUES, lay_out
+from muster.grove.layout import lay_out
 from muster.validation.context import ValidationContext
 from muster.validation.grove import cliques as clique_rules
+from muster.validation.grove.places import SetOutline
 from muster.validation.grove.pod_clique_set import judge
 from tests.support.factories import Raw
 from tests.support.grove import clique, group, pod_clique_set
@@ -108,6 +110,11 @@ def test_thousands_of_numbers_as_names_are_judged_soon() -> None:
     assert len(collisions(raw)) <= 4_000
 
 
-def test_a_set_has_as_many_cliques_as_the_layout_makes() -> None:
-    """Beyond that the layout would be cut: the set is refused instead."""
-    assert clique_rules.MOST_CLIQUES == MOST_CLIQUES
+def test_a_set_that_is_accepted_is_laid_out_as_a_whole() -> None:
+    """Beyond the bound the layout would be cut: the set is refused instead."""
+    raw = pod_clique_set(clique("a"), replicas=MOST_CLIQUES)
+    assert not [*clique_rules.judge(SetOutline(typed(raw)), raw)]
+    assert len(lay_out(typed(raw), {}).replicas) == MOST_CLIQUES
+    raw["spec"]["replicas"] += 1
+    (problem,) = clique_rules.judge(SetOutline(typed(raw)), raw)
+    assert problem.at == "spec.replicas"
