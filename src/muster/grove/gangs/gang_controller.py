@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import chain
 
 from muster.api.fields import integer, items, number, text
+from muster.api.grove.pod_clique import MOST_CLIQUES
 from muster.api.names import BASE_POD_GANG, PART_OF, POD_GANG, SET_REPLICA
 from muster.api.resources import (
     CLUSTER_TOPOLOGY_BINDINGS,
@@ -43,7 +44,6 @@ from muster.grove.gangs.pins import PLACE_UNKNOWN, Pin, conflict, find_pin, pinn
 from muster.grove.gangs.placement_score import placement_score
 from muster.grove.gangs.pod_group_bridge import own_pod_group, pod_group_actions, unbridgeable
 from muster.grove.gangs.references import as_updated, has_references, references_update
-from muster.grove.layout import MOST_CLIQUES
 from muster.grove.naming import group_name, scaled_gang_name
 from muster.workloads.conditions import is_condition_true
 from muster.workloads.operators.objects import bounded
