@@ -44,7 +44,7 @@ from muster.grove.sets.set_status import set_status
 from muster.grove.sets.set_termination import plan_termination
 from muster.grove.sets.set_view import SetView, view_set
 from muster.grove.topology import names_binding
-from muster.workloads.operators.objects import bounded, name_of, removal, strings
+from muster.workloads.operators.objects import bounded, name_of, read_version, removal, strings
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, KnownObjects, Raw, Reconciliation, Update
 
@@ -87,7 +87,8 @@ def _finalizer(raw: Raw) -> Iterator[Action]:
 
 
 def _with_finalizers(raw: Raw, finalizers: list[str]) -> Update:
-    patch = {"metadata": {"finalizers": finalizers}}
+    """Written on the version that was read: a finalizer that was added or taken away meanwhile is not undone."""
+    patch = {"metadata": {"finalizers": finalizers, **read_version(raw)}}
     return Update(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name_of(raw), patch)
 
 

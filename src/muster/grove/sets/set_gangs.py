@@ -1,6 +1,7 @@
 """The PodGangs of a set: which cliques start together, how many pods of each, and where they sit.
 
-Rule 1: which pods there are is not said here: the controller of PodGangs fills them in, and what it wrote is kept.
+Rule 1: which pods there are is not said here: the controller of PodGangs fills them in, and what it wrote is kept, as
+the list is only written on the version that it was read from.
 Rule 2: what is scaled to zero is in no gang, and a gang without cliques does not exist.
 """
 
@@ -13,7 +14,7 @@ from muster.grove.layout import CliqueLayout, GangLayout, GroupReplicaLayout
 from muster.grove.naming import GANG, child_labels
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import gang_constraint
-from muster.workloads.operators.objects import child, merge_patch, name_of
+from muster.workloads.operators.objects import child, merge_patch, name_of, read_version
 from muster.workloads.types import Raw, Update
 
 
@@ -76,6 +77,8 @@ def gang_update(present: Raw, wanted: Raw) -> Update | None:
     }
     if TOPOLOGY_NAME in mapping(present, "metadata.annotations") and "annotations" not in wanted["metadata"]:
         metadata["annotations"] = {TOPOLOGY_NAME: None}
+    if "podgroups" in patch:
+        metadata |= read_version(present)
     changes: Raw = {"spec": patch} if patch else {}
     if metadata:
         changes["metadata"] = metadata

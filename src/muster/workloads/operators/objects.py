@@ -24,6 +24,12 @@ def name_of(raw: Raw) -> str:
     return text(raw, "metadata.name")
 
 
+def read_version(raw: Raw) -> Raw:
+    """Metadata of a patch that is refused where the object has changed since; empty where its version is not known."""
+    version = text(raw, "metadata.resourceVersion")
+    return {"resourceVersion": version} if version else {}
+
+
 def flag(raw: Any, path: str, default: bool = False) -> bool:
     """A truth value; the default where there is none."""
     value = at(raw, path)

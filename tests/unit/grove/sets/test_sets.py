@@ -15,6 +15,7 @@ from muster.api.resources import (
     Resource,
 )
 from muster.grove.naming import SET_FINALIZER
+from muster.workloads.merge_patch import merged
 from muster.workloads.types import Action, Create, Raw, Remove, Update
 from tests.support.grove import (
     NAMESPACE,
@@ -159,6 +160,40 @@ def test_references_to_pods_that_a_gang_has_stay_when_its_structure_changes() ->
     grove.apply(the_set(priorityClassName="high"))
     assert grove.spec(POD_GANGS, "w-0")["podgroups"] == filled
     assert grove.spec(POD_GANGS, "w-0")["priorityClassName"] == "high"
+
+
+def versioned(grove: GroveCluster, resource: Resource, name: str) -> None:
+    raw = grove.named(resource, name)
+    grove.objects[resource, NAMESPACE, name] = merged(raw, {"metadata": {"resourceVersion": "7"}})
+
+
+def updates(grove: GroveCluster) -> list[Raw]:
+    """The patches of the next reconciliation of the set."""
+    result = STRUCTURE[POD_CLIQUE_SETS].reconcile(grove.named(POD_CLIQUE_SETS), grove, grove.now)
+    return [action.patch for action in result.actions if isinstance(action, Update)]
+
+
+def test_the_structure_of_a_gang_is_written_only_on_the_version_whose_references_were_read() -> None:
+    """Otherwise references that were filled in meanwhile would be lost."""
+    grove = cluster(pod_clique_set(clique("a")))
+    grove.objects[POD_GANGS, NAMESPACE, "w-0"]["spec"]["podgroups"] = []
+    versioned(grove, POD_GANGS, "w-0")
+    (patch,) = updates(grove)
+    assert patch["metadata"] == {"resourceVersion": "7"}
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_finalizers_are_written_only_on_the_version_that_was_read(goes: bool) -> None:
+    grove = cluster(pod_clique_set(clique("a")))
+    versioned(grove, POD_CLIQUE_SETS, "w")
+    raw = grove.named(POD_CLIQUE_SETS)
+    other = ["example.com/other"]
+    metadata = {"finalizers": [*other, SET_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    changed = merged(raw, {"metadata": metadata if goes else {"finalizers": other}})
+    grove.objects[POD_CLIQUE_SETS, NAMESPACE, "w"] = changed
+    (patch,) = updates(grove)
+    wanted = other if goes else [*other, SET_FINALIZER]
+    assert patch == {"metadata": {"finalizers": wanted, "resourceVersion": "7"}}
 
 
 def test_a_clique_that_is_scaled_to_zero_leaves_its_gang_and_comes_back() -> None:
