@@ -14,6 +14,7 @@ from muster.model.queues import QueueTree
 from muster.model.roles import leftovers
 from muster.planning import staleness
 from muster.reporting.explain import message, messages
+from muster.reporting.grove.hints import refusals_of
 from muster.reporting.outcome import Outcome
 from muster.reporting.text import many
 from muster.validation.pods.membership import Stray
@@ -138,7 +139,7 @@ def _why_pods_wait(outcome: Outcome) -> str:
 def _why_extras_wait(outcome: Outcome) -> dict[str, str]:
     """By leaf, the reason of the further part that it belongs to."""
     why: dict[str, str] = {}
-    for refusal in outcome.plan.refusals:
+    for refusal in refusals_of(outcome.plan):
         if (part := refusal.extra) is not None and part.name is not None:
             why |= dict.fromkeys((part.name, *part.alike), message(refusal))
     if not why:

@@ -47,6 +47,7 @@ from muster.planning.refusal import (
     Unsupported,
     VolumeNotBound,
 )
+from muster.reporting.grove.hints import refusals_of
 from muster.reporting.refusal_details import refusal_json
 from muster.reporting.text import many
 
@@ -85,12 +86,12 @@ def message(refusal: Refusal) -> str:
 
 def messages(plan: GangPlan) -> str:
     """All refusals of a gang."""
-    return "; ".join(map(message, plan.refusals))
+    return "; ".join(map(message, refusals_of(plan)))
 
 
 def reasons(plan: GangPlan) -> list[dict[str, Any]]:
     """A gang's refusals for programs."""
-    return [refusal_json(refusal, message(refusal)) for refusal in plan.refusals]
+    return [refusal_json(refusal, message(refusal)) for refusal in refusals_of(plan)]
 
 
 def is_worth_an_event(refusal: Refusal) -> bool:

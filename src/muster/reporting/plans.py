@@ -10,8 +10,8 @@ from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.planning.disturbance import CycleDisturbance
 from muster.planning.grove.scaled_gangs import ScaledGang
-from muster.reporting.explain import reasons, sentence
-from muster.reporting.grove.hints import helps_gang
+from muster.reporting.explain import helps, reasons, sentence
+from muster.reporting.grove.hints import refusals_of
 from muster.reporting.grove.scaled import NONE_SCALED, after_base, scaled_data
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
@@ -193,9 +193,9 @@ def gang_lines(plan: GangPlan, scaled: ScaledGang | None = None) -> Iterator[Lin
     if plan.position:
         behind = f", behind {', '.join(plan.ahead)}" if plan.ahead else ", next in line"
         yield [Span(f"  place {plan.position} in queue `{plan.gang.queue}`{behind}", "dim")]
-    for refusal in plan.refusals:
+    for refusal in refusals_of(plan):
         yield [Span(f"  {sentence(refusal)}", "warn" if plan.verdict == "Scheduled" else "bad")]
-        for help_ in helps_gang(plan.gang, refusal):
+        for help_ in helps(refusal):
             yield [Span(f"  hint: {help_}")]
     yield from draw_tree(inspect_gang(plan.gang), plan.domains)
 

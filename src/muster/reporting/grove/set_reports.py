@@ -25,8 +25,8 @@ from muster.model.gang.types import Member, walk, walk_leaves
 from muster.model.roles import roles
 from muster.planning.decision import GangPlan
 from muster.planning.grove.scaled_gangs import ScaledGang
-from muster.reporting.explain import sentence
-from muster.reporting.grove.hints import helps_gang
+from muster.reporting.explain import helps, sentence
+from muster.reporting.grove.hints import refusals_of
 from muster.reporting.grove.scaled import after_base
 from muster.reporting.views import together
 from muster.validation.problem import listed
@@ -232,7 +232,7 @@ def _state(plan: GangPlan | None, cliques: Iterable[CliqueReport], *, is_planned
 def _why(part: Raw, plan: GangPlan | None, *, is_planned: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Reasons and hints."""
     if is_planned and plan is not None:
-        hints = (help_ for refusal in plan.refusals for help_ in helps_gang(plan.gang, refusal))
+        hints = (help_ for refusal in refusals_of(plan) for help_ in helps(refusal))
         return tuple(map(sentence, plan.refusals)), tuple(hints)
     condition = find_condition(part, SCHEDULED)
     if condition is None or condition.get("status") == "True" or condition.get("reason") == NOT_SCHEDULED:

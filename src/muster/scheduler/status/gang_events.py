@@ -14,6 +14,7 @@ from muster.kube.event_recorder import event
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.reporting.conditions import stray_words
 from muster.reporting.explain import is_worth_an_event, message
+from muster.reporting.grove.hints import refusals_of
 from muster.reporting.outcome import Outcome
 from muster.validation.pods.membership import Stray
 
@@ -23,7 +24,7 @@ STRAY_PODS = "StrayPods"
 def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
     """Why a gang waits; and its strays that wait, each on its pod and all on the PodGroup (N4)."""
     resource, meta = POD_GROUPS, group.metadata
-    for refusal in outcome.plan.refusals:
+    for refusal in refusals_of(outcome.plan):
         if is_worth_an_event(refusal):
             runs = refusal.extra is not None
             yield event(resource, meta, refusal.reason, message(refusal), now, is_normal=runs)
