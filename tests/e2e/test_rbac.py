@@ -79,9 +79,12 @@ def granted() -> set[Call]:
     }
 
 
-def audited(apiserver: ApiServer) -> list[tuple[Call, int]]:
-    """Every call of muster's account, with the API server's answer; and what else such a call needs the right to."""
-    lines = [msgspec.json.decode(line) for line in apiserver.audit.read_bytes().splitlines()]
+def audited(apiserver: ApiServer, since: int = 0) -> list[tuple[Call, int]]:
+    """Every call of muster's account, with the API server's answer; and what else such a call needs the right to.
+
+    `since`: the size of the audit log before the first of them.
+    """
+    lines = [msgspec.json.decode(line) for line in apiserver.audit.read_bytes()[since:].splitlines()]
     calls = [_call(line) for line in lines if line["user"]["username"] == ACCOUNT]
     applied = [(call._replace(verb="create"), code) for call, code in calls if (call.verb, code) == ("patch", 201)]
     created = [call for call, code in calls if (call.verb, code) == ("create", 201)]
