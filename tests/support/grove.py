@@ -174,7 +174,7 @@ class GroveCluster:
         conditions = [
             HealthCondition(CLIQUE_SCHEDULED, str(is_scheduled), "Reported", ""),
             HealthCondition(BREACHED, str(is_breached), reason if is_breached else "SufficientReadyPods", ""),
-            *([observed_healthy("")] if is_scheduled and needed else []),
+            *([observed_healthy("")] if needed and not is_breached else []),
         ]
         old = text(raw, "status.currentPodTemplateHash")
         status = {

@@ -19,7 +19,7 @@ from muster.workloads.types import Raw
 # types of conditions
 BREACHED = "MinAvailableBreached"
 CLIQUE_SCHEDULED = "PodCliqueScheduled"
-HEALTHY_OBSERVED = "HealthyStateObserved"  # never becomes False: a clique had its minimum scheduled, a group ready
+HEALTHY_OBSERVED = "HealthyStateObserved"  # never becomes False: the minimum was ready
 TERMINATING = "GangTerminationInProgress"
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -61,7 +61,7 @@ def observed_healthy(message: str) -> HealthCondition:
 
 def was_healthy(raw: Raw) -> bool:
     """Whether a clique or a group was ever healthy."""
-    return is_condition_true(raw, HEALTHY_OBSERVED) or is_condition_true(raw, CLIQUE_SCHEDULED)
+    return is_condition_true(raw, HEALTHY_OBSERVED)
 
 
 def is_breached(raw: Raw) -> bool:

@@ -73,11 +73,16 @@ def test_a_clique_is_scheduled_with_its_minimum() -> None:
     assert scheduled(cliques) == ("True", "SufficientScheduledPods")
 
 
+def is_healthy(cliques: Cliques) -> bool:
+    """Whether it is on record that the clique was healthy."""
+    return any(each["type"] == "HealthyStateObserved" for each in cliques.status()["conditions"])
+
+
 def test_a_clique_is_below_its_minimum_while_too_few_pods_are_scheduled() -> None:
     """That it never was healthy is another condition: without it nothing is terminated."""
     cliques = started()
     assert breach(cliques) == ("True", "ScheduledReplicasBelowMinAvailable")
-    assert not any(each["type"] == "HealthyStateObserved" for each in cliques.status()["conditions"])
+    assert not is_healthy(cliques)
 
 
 def test_pods_that_start_count_and_pods_that_failed_do_not() -> None:
@@ -106,7 +111,7 @@ def test_losing_every_pod_is_a_breach_as_well() -> None:
         cliques.delete(PODS, name)
     cliques.settle_cliques()
     assert breach(cliques) == ("True", "ScheduledReplicasBelowMinAvailable")
-    assert cliques.condition("HealthyStateObserved")["status"] == "True"
+    assert is_healthy(cliques)
 
 
 def test_a_breach_counts_from_its_beginning_whatever_its_reason() -> None:
@@ -125,17 +130,35 @@ def test_a_breach_counts_from_its_beginning_whatever_its_reason() -> None:
 
 
 def test_time_before_a_clique_was_healthy_does_not_count() -> None:
-    """It waited for hours, and its pods fail at once: it is not terminated for the hours."""
+    """It waited for hours, was ready and fails soon: it is not terminated for the hours."""
     cliques = started()
     cliques.advance(3600)
-    cliques.bind()
+    cliques.ready()
+    cliques.settle_cliques()
+    cliques.advance(60)
     for name in cliques.names():
         cliques.unready(name, exit_code=1)
     cliques.settle_cliques()
-    assert cliques.condition("MinAvailableBreached")["lastTransitionTime"] == "2026-01-01T01:00:00Z"
-    cliques.advance(60)
+    assert cliques.condition("MinAvailableBreached")["lastTransitionTime"] == "2026-01-01T01:01:00Z"
+
+
+def test_a_clique_is_healthy_once_its_minimum_was_ready_and_not_when_it_is_only_scheduled() -> None:
+    """What crashes from the start would crash again: nothing is terminated for it."""
+    cliques = started(3, 2)
+    cliques.bind()
     cliques.settle_cliques()
-    assert cliques.condition("MinAvailableBreached")["lastTransitionTime"] == "2026-01-01T01:00:00Z"
+    assert not is_healthy(cliques)
+    first, second, _ = cliques.names()
+    cliques.ready(first)
+    cliques.settle_cliques()
+    assert not is_healthy(cliques)
+    cliques.ready(second)
+    cliques.settle_cliques()
+    assert is_healthy(cliques)
+    cliques.unready(first, exit_code=1)
+    cliques.unready(second, exit_code=1)
+    cliques.settle_cliques()
+    assert is_healthy(cliques)
 
 
 def test_a_clique_that_is_scaled_to_zero_needs_nothing_and_forgets_its_past() -> None:
@@ -146,7 +169,7 @@ def test_a_clique_that_is_scaled_to_zero_needs_nothing_and_forgets_its_past() ->
     cliques.settle_cliques()
     assert breach(cliques) == ("False", "SufficientReadyPods")
     assert scheduled(cliques) == ("True", "SufficientScheduledPods")
-    assert not any(each["type"] == "HealthyStateObserved" for each in cliques.status()["conditions"])
+    assert not is_healthy(cliques)
 
 
 def test_a_scale_below_the_minimum_is_explained() -> None:

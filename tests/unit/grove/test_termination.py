@@ -155,6 +155,15 @@ def test_what_was_never_healthy_is_never_terminated() -> None:
     assert terminated(grove) == []
 
 
+def test_what_was_scheduled_and_never_ready_is_never_terminated() -> None:
+    grove = GroveCluster(STRUCTURE)
+    grove.apply(the_set())
+    grove.report("w-0-a", *(f"{GROUP}-{i}-b" for i in range(3)), scheduled=2, ready=0)
+    grove.changes()
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
 def test_a_group_that_was_never_available_does_not_terminate_a_replica_of_the_set() -> None:
     grove = GroveCluster(STRUCTURE)
     grove.apply(the_set(1))

@@ -1,15 +1,15 @@
 """The status of a PodClique: counts and conditions.
 
 Rule 1: a clique is below its minimum when too few pods are scheduled, or too few are ready or still starting; while it
-is updated that is not known. Rule 2: that it had its minimum scheduled once is never forgotten, but for a scale to
-zero: only what was healthy can be terminated for not being so, and the time counts from then.
+is updated that is not known. Rule 2: that it had its minimum ready once is never forgotten, but for a scale to zero:
+only what was healthy can be terminated for not being so.
 """
 
 from collections.abc import Iterator
 from datetime import datetime
 
 from muster.api import names
-from muster.api.fields import integer, items, text, texts
+from muster.api.fields import integer, text, texts
 from muster.grove.cliques.clique_pods import CliquePods
 from muster.grove.cliques.clique_rollout import CliqueRollout
 from muster.grove.health import (
@@ -27,7 +27,7 @@ from muster.grove.health import (
     with_conditions,
 )
 from muster.grove.naming import selector, set_labels
-from muster.workloads.conditions import timestamp, without_condition, without_zeros
+from muster.workloads.conditions import without_condition, without_zeros
 from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
 
@@ -73,26 +73,14 @@ def _conditions(clique: Raw, pods: CliquePods, rollout: CliqueRollout, now: date
     conditions = with_conditions(clique, _new_conditions(clique, pods, rollout.is_under_way), now)
     if minimum_of(clique) == 0:
         return without_condition(conditions, HEALTHY_OBSERVED)
-    if was_healthy(clique) or pods.scheduled < minimum_of(clique):
-        return conditions
-    return [_since_now(condition, now) if condition["type"] == BREACHED else condition for condition in conditions]
-
-
-def _since_now(condition: Raw, now: datetime) -> Raw:
-    """The condition of a clique that becomes healthy now: what was before does not count."""
-    return {**condition, "lastTransitionTime": timestamp(now)} if condition["status"] == TRUE else condition
+    return conditions
 
 
 def _new_conditions(clique: Raw, pods: CliquePods, is_updating: bool) -> Iterator[HealthCondition]:
-    scheduled = _scheduled(clique, pods)
-    yield scheduled
+    yield _scheduled(clique, pods)
     yield _breached(clique, pods, is_updating)
-    if scheduled.status == TRUE and minimum_of(clique) and not _is_observed(clique):
-        yield observed_healthy("as many pods as needed were scheduled")
-
-
-def _is_observed(clique: Raw) -> bool:
-    return any(condition.get("type") == HEALTHY_OBSERVED for condition in items(clique, "status.conditions"))
+    if 0 < minimum_of(clique) <= pods.ready and not was_healthy(clique):
+        yield observed_healthy("as many pods as needed were ready")
 
 
 def _scheduled(clique: Raw, pods: CliquePods) -> HealthCondition:
