@@ -114,7 +114,7 @@ class Story:
             case "add node" | "lose node" | "cordon" | "uncordon":
                 self._change_node(step)
             case _:
-                self._disturb(step)
+                self._lose(step)
 
     def _scale(self, step: Step) -> None:
         name, number = step
@@ -124,7 +124,7 @@ class Story:
         if targets:
             self.grove.scale(kind, targets[number % len(targets)], sizes[kind][number % 4])
 
-    def _disturb(self, step: Step) -> None:
+    def _lose(self, step: Step) -> None:
         name, number = step
         kind = POD_CLIQUES if name == "delete clique" else PODS
         if not (targets := self.grove.names(kind)):
