@@ -209,7 +209,7 @@ def _gang(
     root = plan.gang.root if plan is not None else None
     return GangReport(
         name=text(part, "metadata.name"),
-        base=texts(part, "metadata.labels").get(names.BASE_POD_GANG, ""),
+        base=_base(part, cliques),
         state=_state(plan, below, is_planned=situation.is_planned, is_held=is_held),
         cliques=below,
         reasons=() if is_held and situation.is_planned else reasons,
@@ -218,6 +218,13 @@ def _gang(
         together=together(root.constraint) if root is not None else "",
         domain=plan.domains.get(root.name, "") if plan is not None and root is not None else "",
     )
+
+
+def _base(part: Raw, cliques: Mapping[str, Raw]) -> str:
+    """The base gang: Grove's own operator names it on cliques only."""
+    own = (cliques.get(text(entry, "name")) for entry in items(part, "spec.podgroups"))
+    labels = (texts(raw, "metadata.labels").get(names.BASE_POD_GANG, "") for raw in (part, *own))
+    return next(filter(None, labels), "")
 
 
 def _state(plan: GangPlan | None, cliques: Iterable[CliqueReport], *, is_planned: bool, is_held: bool) -> str:

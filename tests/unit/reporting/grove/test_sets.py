@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import muster
-from muster.api.resources import POD_CLIQUE_SETS
+from muster.api import names
+from muster.api.resources import POD_CLIQUE_SETS, POD_GANGS
 from muster.errors import InputError
 from muster.model.snapshot import take
 from muster.planning.decision import GangPlan
@@ -125,6 +126,19 @@ def test_a_set_that_another_operator_has_is_shown_without_gangs() -> None:
     raw = {"apiVersion": POD_CLIQUE_SETS.api_version, "kind": POD_CLIQUE_SETS.kind, **two_gangs()}
     report = report_set(SetSituation([raw], (), {}), "team", "w")
     assert plain(draw_set(report)) == "team/w  PodCliqueSet  0 of 1 replica scheduled"
+
+
+def test_a_scaled_gang_is_known_by_its_cliques() -> None:
+    """Grove's own operator puts the name of the base on cliques and pods, not on the gang."""
+    grouped = muster.group(muster.objects([two_gangs()])).grouped
+    parts = [_without_base(part) if part["kind"] == POD_GANGS.kind else part for part in grouped.parts]
+    report = report_set(SetSituation(parts, grouped.objects.pods, {}), "team", "w")
+    assert [gang.base for gang in report.replicas[0].gangs] == ["", "w-0"]
+
+
+def _without_base(part: Raw) -> Raw:
+    labels = {name: value for name, value in part["metadata"]["labels"].items() if name != names.BASE_POD_GANG}
+    return {**part, "metadata": {**part["metadata"], "labels": labels}}
 
 
 def test_pods_of_a_large_set_are_left_out_of_the_picture_but_not_of_the_data() -> None:
