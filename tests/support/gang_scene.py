@@ -42,6 +42,7 @@ class GangScene:
         self.performed: list[Action] = []
         self.reconciled: list[str] = []  # names of gangs, in order
         self.observer: list[Any] = []  # called after every action
+        self.writes_statuses = True  # no: as if all of them were late
         self._children: dict[tuple[str, Resource], dict[Key, None]] = {}
         self._keys: dict[str, Key] = {}  # by uid
         self._queue: deque[Key] = deque()
@@ -190,6 +191,14 @@ class GangScene:
                 self.reconcile(key)
         raise AssertionError("the controller does not settle")
 
+    def is_enqueued(self, gang: str) -> bool:
+        """Whether a change concerns a gang that was not reconciled since."""
+        return (POD_GANGS, NAMESPACE, gang) in self._queue
+
+    def forget_events(self) -> None:
+        """No change concerns any gang."""
+        self._queue.clear()
+
     def advance(self, seconds: float) -> None:
         """Time passes; gangs whose time has come are reconciled."""
         self.now += timedelta(seconds=seconds)
@@ -206,7 +215,7 @@ class GangScene:
         for action in reconciliation.actions:
             self._perform(action)
         status, current = reconciliation.status, self.objects.get(key)
-        if current is not None and status is not None and status != current.get("status"):
+        if self.writes_statuses and current and status is not None and status != current.get("status"):
             self.put(key[0], {**current, "status": status})
         if (after := reconciliation.again_after_seconds) is not None:
             self._again[key] = self.now + timedelta(seconds=after)

@@ -4,6 +4,8 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.api import names
 from muster.api.resources import (
@@ -16,7 +18,7 @@ from muster.api.resources import (
     PODS,
     TOPOLOGIES,
 )
-from muster.grove.gangs import gang_controller, gates
+from muster.grove.gangs import concerned_gangs, gang_controller, gates
 from muster.workloads.types import Create, Remove, Update
 from tests.support.gang_scene import NAMESPACE, RACK, ZONE, GangScene, packed
 
@@ -430,25 +432,121 @@ def test_a_pod_and_a_clique_concern_the_gang_that_they_name(scene: GangScene) ->
     scene.gang("w-0", {"w-0-a": 1})
     scene.pods("w-0-a", 0)
     for resource, name in ((PODS, "w-0-a-0"), (POD_CLIQUES, "w-0-a")):
-        assert [*gang_controller.related(resource, scene.named(resource, name), scene)] == [(NAMESPACE, "w-0")]
+        assert [*concerned_gangs.related(resource, scene.named(resource, name), scene)] == [(NAMESPACE, "w-0")]
 
 
 def test_other_pods_nodes_and_sets_concern_no_gang(scene: GangScene) -> None:
     scene.put(PODS, {"metadata": {"name": "other"}, "spec": {}, "status": {}})
     for resource, name in ((PODS, "other"), (NODES, "n1"), (POD_CLIQUE_SETS, "w"), (TOPOLOGIES, "topo")):
-        assert [*gang_controller.related(resource, scene.named(resource, name), scene)] == []
+        assert [*concerned_gangs.related(resource, scene.named(resource, name), scene)] == []
 
 
-def test_a_base_concerns_its_scaled_gangs_once_it_is_scheduled(scene: GangScene) -> None:
-    scene.change(POD_CLIQUE_SCALING_GROUPS, "w-0-sg", {"spec": {"replicas": 4, "minAvailable": 2}})
+def with_scaled_gangs(scene: GangScene, count: int, minimum: int = 1) -> None:
+    """The scaling group `sg` with so many scaled gangs of one pod each."""
+    scene.change(POD_CLIQUE_SCALING_GROUPS, "w-0-sg", {"spec": {"replicas": minimum + count, "minAvailable": minimum}})
+    for number in range(count):
+        scene.gang(f"w-0-sg-{number}", {f"w-0-sg-{number + minimum}-b": 1}, base="w-0")
+        scene.pods(f"w-0-sg-{number + minimum}-b", 0)
+
+
+def concerned(scene: GangScene, pod: str) -> list[str]:
+    return [name for _, name in concerned_gangs.related(PODS, scene.named(PODS, pod), scene)]
+
+
+def test_a_base_that_says_it_is_scheduled_concerns_those_that_are_not(scene: GangScene) -> None:
+    with_scaled_gangs(scene, 2, minimum=2)
     scene.gang("w-0", {"w-0-a": 1})
     scene.pods("w-0-a", 0)
     scene.settle()
-    assert [*gang_controller.related(POD_GANGS, scene.named(POD_GANGS, "w-0"), scene)] == []
+    assert [*concerned_gangs.related(POD_GANGS, scene.named(POD_GANGS, "w-0"), scene)] == []
     scene.bind(["w-0-a-0"])
     scene.settle()
-    concerned = [*gang_controller.related(POD_GANGS, scene.named(POD_GANGS, "w-0"), scene)]
-    assert concerned == [(NAMESPACE, "w-0-sg-0"), (NAMESPACE, "w-0-sg-1")]
+    base = scene.named(POD_GANGS, "w-0")
+    assert [*concerned_gangs.related(POD_GANGS, base, scene)] == [(NAMESPACE, "w-0-sg-0"), (NAMESPACE, "w-0-sg-1")]
+    scene.bind(["w-0-sg-2-b-0", "w-0-sg-3-b-0"])
+    scene.settle()
+    assert [*concerned_gangs.related(POD_GANGS, base, scene)] == [], "what is scheduled does not wait for its base"
+
+
+def test_the_last_pod_that_a_base_needs_concerns_its_scaled_gangs(scene: GangScene) -> None:
+    """When it gets a node, and once: not the pods before it, no extra after it, and nothing that it reports later."""
+    with_scaled_gangs(scene, 2)
+    scene.gang("w-0", {"w-0-a": 2, "w-0-b": 1})
+    scene.change(POD_CLIQUES, "w-0-a", {"spec": {"replicas": 4}})
+    scene.pods("w-0-a", 0, 1, 2, 3)
+    scene.pods("w-0-b", 0)
+    scene.settle()
+    both = ["w-0", "w-0-sg-0", "w-0-sg-1"]
+    for pod, expected in (("w-0-a-3", ["w-0"]), ("w-0-b-0", ["w-0"]), ("w-0-a-1", both), ("w-0-a-0", ["w-0"])):
+        scene.bind([pod])
+        assert concerned(scene, pod) == expected
+    scene.change(PODS, "w-0-a-0", {"metadata": {"deletionTimestamp": "2026-05-04T12:00:00Z"}})
+    assert concerned(scene, "w-0-a-1") == both
+    scene.change(PODS, "w-0-a-1", {"status": {"startTime": "2026-05-04T12:00:00Z"}})
+    assert concerned(scene, "w-0-a-1") == ["w-0"]
+
+
+def test_pods_of_a_scaled_gang_concern_no_other(scene: GangScene) -> None:
+    with_scaled_gangs(scene, 2)
+    scene.gang("w-0", {"w-0-a": 1})
+    scene.bind(["w-0-sg-1-b-0"])
+    assert concerned(scene, "w-0-sg-1-b-0") == ["w-0-sg-0"]
+
+
+@pytest.mark.parametrize("extras", [0, 200])
+@pytest.mark.parametrize("order", [1, -1, 7])
+def test_what_a_large_base_needs_is_not_counted_for_each_of_its_pods(
+    scene: GangScene, order: int, extras: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order in which pods are bound: by name, the other way round, or any."""
+    count = 1000
+    monkeypatch.setattr(concerned_gangs, "MOST_READ", 100)
+    with_scaled_gangs(scene, 1)
+    scene.gang("w-0", {"w-0-a": count - extras})
+    scene.change(POD_CLIQUES, "w-0-a", {"spec": {"replicas": count}})
+    scene.pods("w-0-a", *range(1000, 1000 + count))
+    scene.settle()
+    reads, original = 0, scene.get
+
+    def counted(resource: Any, namespace: str, name: str) -> Any:
+        nonlocal reads
+        reads += resource == PODS
+        return original(resource, namespace, name)
+
+    scene.get = counted  # type: ignore[method-assign]
+    freed = 0
+    for number in range(count):
+        scene.bind([f"w-0-a-{1000 + number * order % count}"])  # which calls `related`
+        freed += scene.is_enqueued("w-0-sg-0")
+        scene.forget_events()
+    assert freed == (0 if extras else 1), "with many extras the status of the base tells"
+    assert reads <= (100 if extras else 30) * count
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_scaled_gangs_are_free_as_soon_as_their_base_is_bound_whatever_statuses_say(data: st.DataObject) -> None:
+    """No status is ever written here."""
+    scene = GangScene()
+    scene.podcliqueset({"sg": (2, 1)})
+    sizes = data.draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=3), label="sizes")
+    with_scaled_gangs(scene, 2)
+    scene.gang("w-0", {f"w-0-{number}": minimum for number, (minimum, _) in enumerate(sizes)})
+    pods: list[str] = []
+    for number, (minimum, extras) in enumerate(sizes):
+        scene.change(POD_CLIQUES, f"w-0-{number}", {"spec": {"replicas": minimum + extras}})
+        pods += scene.pods(f"w-0-{number}", *range(minimum + extras))
+    scene.writes_statuses = False
+    scene.settle()
+    for pod in data.draw(st.permutations(pods), label="bound"):
+        scene.bind([pod])
+        scene.settle()
+        bound = {name for name in pods if scene.named(PODS, name)["spec"].get("nodeName")}
+        is_scheduled = all(
+            sum(name.startswith(f"w-0-{number}-") for name in bound) >= minimum
+            for number, (minimum, _) in enumerate(sizes)
+        )
+        assert (scene.gated() == []) == is_scheduled
 
 
 def test_a_scaled_gang_concerns_no_other(scene: GangScene) -> None:
@@ -458,7 +556,7 @@ def test_a_scaled_gang_concerns_no_other(scene: GangScene) -> None:
     scene.bind(["w-0-sg-1-b-0", "w-0-sg-1-b-1"])
     scene.settle()
     assert scene.condition("w-0-sg-0", "Scheduled")[0] == "True"
-    assert [*gang_controller.related(POD_GANGS, scene.named(POD_GANGS, "w-0-sg-0"), scene)] == []
+    assert [*concerned_gangs.related(POD_GANGS, scene.named(POD_GANGS, "w-0-sg-0"), scene)] == []
 
 
 def test_hundreds_of_scaled_gangs_are_reconciled_a_few_times_each(scene: GangScene) -> None:

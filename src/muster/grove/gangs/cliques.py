@@ -144,12 +144,17 @@ def referenced_pods(gang: Raw, entry: Raw, children: Children) -> Iterator[Raw]:
 
 def has_scheduled_minimums(gang: Raw, children: Children) -> bool:
     """Whether every PodGroup of a gang has its minimum scheduled; reads no more pods than that takes."""
-    return all(_has_scheduled(gang, entry, children) for entry in items(gang, "spec.podgroups"))
+    return all(has_scheduled(gang, entry, children) for entry in items(gang, "spec.podgroups"))
 
 
-def _has_scheduled(gang: Raw, entry: Raw, children: Children) -> bool:
-    clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), text(entry, "name"))
-    missing = _minimum(entry, clique)
+def minimum_in(gang: Raw, entry: Raw, children: Children) -> int:
+    """How many pods of a PodGroup must be scheduled."""
+    return _minimum(entry, children.get(POD_CLIQUES, text(gang, "metadata.namespace"), text(entry, "name")))
+
+
+def has_scheduled(gang: Raw, entry: Raw, children: Children) -> bool:
+    """Whether a PodGroup of a gang has its minimum scheduled."""
+    missing = minimum_in(gang, entry, children)
     for pod in referenced_pods(gang, entry, children) if missing else ():
         missing -= is_scheduled(pod)
         if missing <= 0:

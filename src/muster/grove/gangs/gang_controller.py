@@ -2,17 +2,14 @@
 
 `CONTROLLER` runs with muster's own operator. `bridge_controller` runs beside another operator of Grove: that one keeps
 references and gates, and here the PodGroup is made, pods are marked, and the status is written.
-Rule: a change of a pod or a clique concerns the gang that it names; a base gang that becomes scheduled concerns its
-scaled gangs, which are found by name and not by a scan.
+Rule: a gang is looked at when something changes that concerns it, and again after some time only for what no event
+announces.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
-from muster.api.fields import integer, items, number, text
-from muster.api.grove.pod_clique import MOST_CLIQUES
-from muster.api.names import BASE_POD_GANG, PART_OF, POD_GANG, SET_REPLICA
 from muster.api.resources import (
     CLUSTER_TOPOLOGY_BINDINGS,
     NODES,
@@ -23,13 +20,13 @@ from muster.api.resources import (
     POD_GROUPS,
     PODS,
     TOPOLOGIES,
-    Resource,
 )
-from muster.grove.gangs.cliques import GangClique, gated_pods, labels_of, read_cliques, read_referenced
+from muster.grove.gangs.cliques import GangClique, gated_pods, read_cliques, read_referenced
+from muster.grove.gangs.concerned_gangs import related
 from muster.grove.gangs.domains import topology_name
 from muster.grove.gangs.gang_status import ObservedGang, failed, gang_status, is_initialized
 from muster.grove.gangs.gates import (
-    SCHEDULED,
+    BASE_NOT_SCHEDULED,
     GateHold,
     base_of,
     growing_seconds,
@@ -37,6 +34,7 @@ from muster.grove.gangs.gates import (
     missing_pods,
     say_waiting,
     seconds_to_say,
+    seconds_waited,
     unscheduled_base,
 )
 from muster.grove.gangs.membership import has_our_pods, membership_actions
@@ -44,13 +42,11 @@ from muster.grove.gangs.pins import PLACE_UNKNOWN, Pin, conflict, find_pin, pinn
 from muster.grove.gangs.placement_score import placement_score
 from muster.grove.gangs.pod_group_bridge import own_pod_group, pod_group_actions, unbridgeable
 from muster.grove.gangs.references import as_updated, has_references, references_update
-from muster.grove.naming import group_name, scaled_gang_name
-from muster.workloads.conditions import is_condition_true
 from muster.workloads.operators.objects import bounded
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation
 
-LOOK_AGAIN_SECONDS = 15.0
+LOOK_AGAIN_SECONDS, MOST_SECONDS = 15.0, 300.0
 WATCHED_BESIDE = (PODS, POD_GROUPS, POD_CLIQUES, POD_CLIQUE_SETS, CLUSTER_TOPOLOGY_BINDINGS, TOPOLOGIES, NODES)
 WATCHED = (*WATCHED_BESIDE, POD_GANGS, POD_CLIQUE_SCALING_GROUPS)
 
@@ -81,8 +77,12 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
 
 
 def _again(hold: GateHold, gated: Sequence[Raw], now: datetime) -> float | None:
-    """When to look again: labels of nodes and Topologies change without a word to gangs."""
-    waits = (seconds_to_say(gated, now), LOOK_AGAIN_SECONDS if hold.reason in PLACE_UNKNOWN else None)
+    """When to look again: labels of nodes and Topologies change without a word to gangs, and events may be missed."""
+    waits = [seconds_to_say(gated, now)]
+    if hold.reason in PLACE_UNKNOWN:
+        waits.append(LOOK_AGAIN_SECONDS)
+    elif hold.reason == BASE_NOT_SCHEDULED:
+        waits.append(min(max(LOOK_AGAIN_SECONDS, seconds_waited(gated, now)), MOST_SECONDS))
     return min((seconds for seconds in waits if seconds is not None), default=None)
 
 
@@ -141,36 +141,6 @@ def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: C
     )
     state = ObservedGang(gang, cliques, flaw or missing_pods(cliques), pod_group, is_made_here=False)
     return bounded(actions, _count(cliques), _status(state, children, now))
-
-
-# which gangs a change concerns --------------------------------------------------------------------------------------
-
-
-def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[str, str]]:
-    """The gang that a pod or a clique names, or whose name a PodGroup has; the scaled gangs of a scheduled base."""
-    namespace = text(raw, "metadata.namespace")
-    if resource in (PODS, POD_CLIQUES):
-        if name := labels_of(raw).get(POD_GANG):
-            yield namespace, name
-    elif resource == POD_GROUPS:
-        if children.get(POD_GANGS, namespace, text(raw, "metadata.name")) is not None:
-            yield namespace, text(raw, "metadata.name")
-    elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
-        yield from ((namespace, name) for name in _scaled_gangs(raw, namespace, children))
-
-
-def _scaled_gangs(base: Raw, namespace: str, children: Children) -> Iterator[str]:
-    labels = labels_of(base)
-    set_name, replica = labels.get(PART_OF, ""), number(labels.get(SET_REPLICA, ""))
-    if not set_name or replica is None:
-        return
-    pcs = children.get(POD_CLIQUE_SETS, namespace, set_name)
-    for template in items(pcs, "spec.template.podCliqueScalingGroups"):
-        name = group_name(set_name, replica, text(template, "name"))
-        group = children.get(POD_CLIQUE_SCALING_GROUPS, namespace, name)
-        minimum = max(1, integer(group, "spec.minAvailable", 1))
-        replicas = min(integer(group, "spec.replicas", 1), MOST_CLIQUES) if group is not None else 0
-        yield from (scaled_gang_name(name, index, minimum) for index in range(minimum, replicas))
 
 
 CONTROLLER = Controller(POD_GANGS, reconcile, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)

@@ -1,7 +1,8 @@
 """The status of a PodGang: phase, score and conditions, from its pods and from what the PodGroup says.
 
 Rule 1: whether a gang is scheduled or ready is counted from pods; why it is not is what the scheduler says on the
-PodGroup, in its words (E1). Rule 2: conditions of other writers stay as they are.
+PodGroup, in its words (E1). Rule 2: conditions of other writers stay as they are. Rule 3: what is said here changes
+with a gang and not with each of its pods: it has no counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -100,12 +101,9 @@ def _scheduled(state: ObservedGang) -> HealthCondition:
         return HealthCondition(SCHEDULED, FALSE, state.hold.reason, state.hold.message)
     if status in (FALSE, UNKNOWN):
         return HealthCondition(SCHEDULED, status, reason or NOT_SCHEDULED, message)
-    short = "; ".join(
-        f"PodClique `{clique.name}` has {clique.scheduled} of {clique.minimum} pods scheduled"
-        for clique in state.cliques
-        if not clique.is_scheduled
-    )
-    return HealthCondition(SCHEDULED, FALSE, NOT_SCHEDULED, short)
+    short = next(clique for clique in state.cliques if not clique.is_scheduled)
+    says = f"PodClique `{short.name}` has fewer pods scheduled than its minimum of {short.minimum}"
+    return HealthCondition(SCHEDULED, FALSE, NOT_SCHEDULED, says)
 
 
 def _ready(state: ObservedGang) -> HealthCondition:
@@ -116,7 +114,7 @@ def _ready(state: ObservedGang) -> HealthCondition:
 
 def _not_ready(state: ObservedGang) -> str:
     short = next(clique for clique in state.cliques if clique.ready < clique.minimum)
-    return f"PodClique `{short.name}` has {short.ready} of {short.minimum} pods ready"
+    return f"PodClique `{short.name}` has fewer pods ready than its minimum of {short.minimum}"
 
 
 def _unhealthy(state: ObservedGang) -> HealthCondition:

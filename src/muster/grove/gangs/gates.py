@@ -97,6 +97,12 @@ def seconds_to_say(pods: Sequence[Raw], now: datetime) -> float | None:
     return min((left for pod in pods if (left := _seconds_left(pod, now)) > 0), default=None)
 
 
+def seconds_waited(pods: Sequence[Raw], now: datetime) -> float:
+    """How long the first of these pods has been there."""
+    created = parse_time(text(pods[0], "metadata.creationTimestamp")) if pods else None
+    return (now - created).total_seconds() if created else 0.0
+
+
 def _seconds_left(pod: Raw, now: datetime) -> float:
     created = parse_time(text(pod, "metadata.creationTimestamp"))
     return SAID_AFTER_SECONDS - (now - created).total_seconds() if created else 0.0

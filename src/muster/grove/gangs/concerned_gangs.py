@@ -1,0 +1,122 @@
+"""Which PodGangs a change concerns: the one that a pod or a clique names, and the scaled gangs of a base.
+
+Rule 1: scaled gangs are found by name and not by a scan. Rule 2: they are looked at when the last pod that their base
+needs gets a node, whatever the status of the base says by then; and when that says so, those that are not scheduled.
+Rule 3: a pod that gets a node costs few reads, and all others none: those beside it tell soon that more are missing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from muster.api.fields import at, integer, items, number, text
+from muster.api.grove.pod_clique import MOST_CLIQUES
+from muster.api.names import BASE_POD_GANG, PART_OF, POD_CLIQUE, POD_GANG, SET_REPLICA
+from muster.api.resources import (
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_GROUPS,
+    PODS,
+    Resource,
+)
+from muster.grove.gangs.cliques import has_scheduled, is_live, is_scheduled, labels_of, minimum_in, node_name
+from muster.grove.gangs.gates import SCHEDULED
+from muster.grove.naming import group_name, scaled_gang_name
+from muster.workloads.conditions import is_condition_true
+from muster.workloads.pod_templates import phase
+from muster.workloads.types import Children, Raw
+
+MOST_READ = 500  # pods of a clique with extras; above, the status of the base tells
+
+
+def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[str, str]]:
+    """Namespace and name of the gangs that a changed object concerns."""
+    namespace = text(raw, "metadata.namespace")
+    if resource in (PODS, POD_CLIQUES):
+        if name := labels_of(raw).get(POD_GANG):
+            yield namespace, name
+            if resource == PODS and _is_just_bound(raw):
+                yield from ((namespace, scaled) for scaled in _freed_gangs(raw, namespace, name, children))
+    elif resource == POD_GROUPS:
+        if children.get(POD_GANGS, namespace, text(raw, "metadata.name")) is not None:
+            yield namespace, text(raw, "metadata.name")
+    elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
+        for scaled in _scaled_gangs(raw, namespace, children):
+            gang = children.get(POD_GANGS, namespace, scaled)
+            if gang is not None and not is_condition_true(gang, SCHEDULED):
+                yield namespace, scaled
+
+
+def _scaled_gangs(base: Raw, namespace: str, children: Children) -> Iterator[str]:
+    labels = labels_of(base)
+    set_name, replica = labels.get(PART_OF, ""), number(labels.get(SET_REPLICA, ""))
+    if not set_name or replica is None:
+        return
+    pcs = children.get(POD_CLIQUE_SETS, namespace, set_name)
+    for template in items(pcs, "spec.template.podCliqueScalingGroups"):
+        name = group_name(set_name, replica, text(template, "name"))
+        group = children.get(POD_CLIQUE_SCALING_GROUPS, namespace, name)
+        minimum = max(1, integer(group, "spec.minAvailable", 1))
+        replicas = min(integer(group, "spec.replicas", 1), MOST_CLIQUES) if group is not None else 0
+        yield from (scaled_gang_name(name, index, minimum) for index in range(minimum, replicas))
+
+
+# the last pod that a base needs -------------------------------------------------------------------------------------
+
+
+def _is_just_bound(pod: Raw) -> bool:
+    """Whether a pod of a base gang has a node that has not reported on it yet: that is seen once a pod."""
+    is_new = bool(node_name(pod)) and not at(pod, "status.startTime") and phase(pod) == "Pending"
+    return is_new and BASE_POD_GANG not in labels_of(pod)
+
+
+def _freed_gangs(pod: Raw, namespace: str, name: str, children: Children) -> Iterator[str]:
+    """The scaled gangs of a base that has its minimums scheduled by this pod."""
+    base = children.get(POD_GANGS, namespace, name)
+    if base is None or next(_scaled_gangs(base, namespace, children), None) is None:
+        return
+    if completes_minimums(base, pod, children):
+        yield from _scaled_gangs(base, namespace, children)
+
+
+def completes_minimums(gang: Raw, pod: Raw, children: Children) -> bool:
+    """Whether a gang has every minimum scheduled by this pod of it, and had not without."""
+    clique, others = None, []
+    for entry in items(gang, "spec.podgroups"):
+        if text(entry, "name") == labels_of(pod).get(POD_CLIQUE):
+            clique = entry
+        else:
+            others.append(entry)
+    if clique is None or not _completes_clique(gang, clique, pod, children):
+        return False
+    return all(has_scheduled(gang, entry, children) for entry in others)
+
+
+def _completes_clique(gang: Raw, entry: Raw, pod: Raw, children: Children) -> bool:
+    """Whether exactly the minimum of a clique is scheduled; pods beside this one are read first."""
+    references, minimum = at(entry, "podReferences"), minimum_in(gang, entry, children)
+    extras = len(references) - minimum if isinstance(references, list) else -1
+    if extras < 0 or not minimum:
+        return False
+    namespace = text(gang, "metadata.namespace")
+    scheduled = waiting = 0
+    for index in islice(_nearest(references, text(pod, "metadata.name")), MOST_READ if extras else None):
+        other = children.get(PODS, namespace, text(references[index], "name"))
+        is_counted = other is not None and is_live(other) and is_scheduled(other)
+        scheduled, waiting = scheduled + is_counted, waiting + (not is_counted)
+        if scheduled > minimum or waiting > extras:
+            return False
+    return scheduled == minimum and waiting == extras
+
+
+def _nearest(references: Sequence[Any], name: str) -> Iterator[int]:
+    """Positions in references, which are sorted by name, from this pod outwards; none where it is not among them."""
+    own = bisect_left(references, name, key=lambda reference: text(reference, "name"))
+    if own == len(references) or text(references[own], "name") != name:
+        return
+    yield own
+    for distance in range(1, len(references)):
+        yield from (index for index in (own + distance, own - distance) if 0 <= index < len(references))
