@@ -90,7 +90,6 @@ async def test_schemas_fill_in_what_is_left_out(cluster: Cluster, namespace: str
         {"cliques": []},
         {"resourceSharing": [{"name": "x"}]},
         {"resourceClaimTemplates": [{"name": "x"}]},
-        {"topologyConstraint": {"topologyName": "dc", "packDomain": "rack"}},
         {"topologyConstraint": {"topologyName": "dc"}},
         {"topologyConstraint": {"topologyName": "dc", "pack": {}}},
         {"podCliqueScalingGroups": [group("g", "b", replicas=0)]},

@@ -162,9 +162,9 @@ REFUSED: dict[str, tuple[Change, str]] = {
         in_template(topologyConstraint={"topologyName": "dc"}),
         "spec.template.topologyConstraint.pack",
     ),
-    "a constraint in its older form": (
-        in_template(topologyConstraint={"topologyName": "dc", "packDomain": "zone"}),
-        "spec.template.topologyConstraint.packDomain",
+    "a constraint in both forms that differ": (
+        in_template(topologyConstraint={"topologyName": "dc", "packDomain": "zone", "pack": {"required": "rack"}}),
+        "spec.template.topologyConstraint.pack.required",
     ),
     "shared claims": (in_template(resourceSharing=[{"name": "x"}]), "spec.template.resourceSharing"),
     "templates of shared claims": (
@@ -508,6 +508,23 @@ def test_an_update_that_leaves_out_a_minimum_keeps_it() -> None:
         f"{CLIQUES}[0].spec.minAvailable",
         "needs 3, but there are 2 replicas",
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        (in_template, "spec.template"),
+        (lambda **fields: in_group(**fields), f"{GROUPS}[0]"),
+        (lambda **fields: of_clique(0, **fields), f"{CLIQUES}[0]"),
+    ],
+)
+def test_the_older_form_of_a_constraint_is_accepted_with_a_warning(change: Callable[..., Change], at: str) -> None:
+    """Manifests of older releases of Grove have it (R5)."""
+    raw = changed(inference(), change(topologyConstraint={"topologyName": "dc", "packDomain": "rack"}))
+    assert errors(raw) == []
+    (problem,) = warnings(raw)
+    assert (problem.at, problem.rule) == (f"{at}.topologyConstraint.packDomain", "R5")
+    assert problem.hint == "`pack: {required: rack}`"
 
 
 def test_a_stored_constraint_may_be_rewritten_in_the_form_of_record() -> None:

@@ -79,7 +79,6 @@ CEL: Mapping[type[Wire], list[Schema]] = {
     ],
     PackTopologyConstraint: [
         _on_create("has(self.pack) || has(self.packDomain)", "a constraint names a domain: set pack.required (R5)"),
-        _on_create("!has(self.packDomain)", "packDomain is the older form of pack.required: use that (R5)"),
     ],
     PackConstraint: [
         _on_create("has(self.required) || has(self.preferred)", "pack names a required or a preferred domain (R5)"),

@@ -34,7 +34,7 @@ class PackTopologyConstraint(Wire, frozen=True):
     topology_name: Annotated[str, doc("The ClusterTopologyBinding; unset: the one of the set.")] = ""
     pack: Annotated[PackConstraint | None, doc("The domains.")] = None
     pack_domain: Annotated[
-        str, doc("Older form of pack.required; refused in new sets.", pattern=_DOMAIN, maxLength=63)
+        str, doc("Older form of pack.required, which it becomes.", pattern=_DOMAIN, maxLength=63)
     ] = ""
 
 

@@ -32,13 +32,26 @@ def _template(template: Raw, stored: Raw) -> Raw:
         "cliqueStartupType": template.get("cliqueStartupType") or ANY_ORDER,
         "terminationDelay": _or(template.get("terminationDelay") or None, TERMINATION_DELAY),
         "headlessServiceConfig": _service(template.get("headlessServiceConfig")),
-        "cliques": _each(template.get("cliques"), lambda clique: _clique(clique, cliques)),
+        "cliques": _each(template.get("cliques"), lambda clique: _clique(_packed(clique), cliques)),
     }
     if template.get("podCliqueScalingGroups") is not None:
         filled["podCliqueScalingGroups"] = _each(
-            template["podCliqueScalingGroups"], lambda group: _group(group, groups.get(text(group, "name"), {}))
+            template["podCliqueScalingGroups"],
+            lambda group: _group(_packed(group), groups.get(text(group, "name"), {})),
         )
-    return filled
+    return _packed(filled)
+
+
+def _packed(part: Raw) -> Raw:
+    """A set, group or clique with `pack.required` in place of `packDomain`, its older form."""
+    constraint = part.get("topologyConstraint")
+    if not isinstance(constraint, dict) or not text(constraint, "packDomain"):
+        return part
+    pack, domain = _or(constraint.get("pack"), {}), constraint["packDomain"]
+    if not isinstance(pack, dict) or (pack.get("required") or domain) != domain:
+        return part
+    rest = {field: value for field, value in constraint.items() if field != "packDomain"}
+    return {**part, "topologyConstraint": {**rest, "pack": {**pack, "required": domain}}}
 
 
 def _each(values: Any, default: Callable[[Raw], Raw]) -> Any:

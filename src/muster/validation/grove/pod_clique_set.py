@@ -46,6 +46,7 @@ def _judge_alone(outline: SetOutline, raw: Any, context: ValidationContext) -> I
     yield from autoscaling.judge(outline)
     yield from pod_specs.judge(outline, context.schedulers)
     yield from topology.judge(outline, context.topology_bindings)
+    yield from topology.judge_form(raw)
     yield from unsupported.judge(raw)
     yield from collisions.judge(outline)
     namespace = outline.pcs.metadata.namespace or DEFAULT_NAMESPACE

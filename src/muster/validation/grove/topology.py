@@ -4,12 +4,14 @@ A set without its binding would run without its constraints, so a missing one is
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
+from muster.api.fields import mapping, text
 from muster.api.grove.pod_clique_set import PackConstraint, PackTopologyConstraint
 from muster.api.grove.topology_binding import ClusterTopologyBinding
-from muster.validation.grove.places import TEMPLATE, SetOutline
+from muster.validation.grove.places import CLIQUES, GROUPS, TEMPLATE, SetOutline, parts
 from muster.validation.grove.topology_bindings import DOMAIN
 from muster.validation.problem import Problem, listed
 
@@ -74,21 +76,35 @@ def constrained_parts(outline: SetOutline) -> tuple[ConstrainedPart, ...]:
 
 def judge(outline: SetOutline, bindings: Mapping[str, ClusterTopologyBinding] | None) -> Iterator[Problem]:
     """Every problem of a constraint; `bindings` are all that exist, or None where they are not known."""
-    parts = constrained_parts(outline)
-    for part in parts:
+    constrained = constrained_parts(outline)
+    for part in constrained:
         yield from _form(part)
-    yield from _names(parts)
-    names = {part.topology_name for part in parts} - {""}
+    yield from _names(constrained)
+    names = {part.topology_name for part in constrained} - {""}
     if len(names) != 1:
         return
     (name,) = names
     if bindings is not None and name not in bindings:
-        yield from _missing(parts, name, bindings)
+        yield from _missing(constrained, name, bindings)
         return
     binding = bindings[name] if bindings is not None else None
-    for part in parts:
+    for part in constrained:
         yield from _known(part, binding)
         yield from _nested(part, binding)
+
+
+def judge_form(raw: Any) -> Iterator[Problem]:
+    """Constraints in their older form; `raw` is the set as it is written, without defaults."""
+    groups, cliques = ([(f"{at}[{i}]", part) for i, part in enumerate(parts(raw, at))] for at in (GROUPS, CLIQUES))
+    for at, part in ((TEMPLATE, mapping(raw, TEMPLATE)), *groups, *cliques):
+        if domain := text(part, "topologyConstraint.packDomain"):
+            yield Problem(
+                f"{at}.topologyConstraint.packDomain",
+                "is the older form of `pack.required`",
+                hint=f"`pack: {{required: {domain[:63]}}}`",
+                severity="warning",
+                rule="R5",
+            )
 
 
 def _form(part: ConstrainedPart) -> Iterator[Problem]:
@@ -96,24 +112,17 @@ def _form(part: ConstrainedPart) -> Iterator[Problem]:
     if not any(part.domains()):
         says, hint = "names no domain", "set `pack.required` or `pack.preferred`"
         yield Problem(f"{part.at}.pack", says, hint=hint, rule="R5")
-    if constraint.pack_domain:
-        yield Problem(
-            f"{part.at}.packDomain",
-            "is the older form of `pack.required`",
-            hint=f"`pack: {{required: {constraint.pack_domain[:63]}}}`",
-            rule="R5",
-        )
-        if constraint.pack and constraint.pack.required:
-            says, hint = "stands beside `packDomain`, its older form", "leave out `packDomain`"
-            yield Problem(f"{part.at}.pack.required", says, hint=hint, rule="R5")
+    if constraint.pack_domain and constraint.pack and constraint.pack.required:
+        says, hint = "is not what `packDomain` says, its older form", "leave out `packDomain`"
+        yield Problem(f"{part.at}.pack.required", says, hint=hint, rule="R5")
     for at, domain in part.domains():
         if not DOMAIN.fullmatch(domain) or len(domain) > 63:
             yield Problem(at, f"`{domain[:80]}` is not the name of a domain", hint="such as `rack`", rule="R5")
 
 
-def _names(parts: Sequence[ConstrainedPart]) -> Iterator[Problem]:
-    first = next((part for part in parts if part.topology_name), None)
-    for part in parts:
+def _names(constrained: Sequence[ConstrainedPart]) -> Iterator[Problem]:
+    first = next((part for part in constrained if part.topology_name), None)
+    for part in constrained:
         name = part.topology_name
         if not name:
             yield Problem(
@@ -127,8 +136,8 @@ def _names(parts: Sequence[ConstrainedPart]) -> Iterator[Problem]:
             yield Problem(f"{part.at}.topologyName", says, hint="one binding holds for a whole set", rule="R5")
 
 
-def _missing(parts: Sequence[ConstrainedPart], name: str, bindings: Mapping[str, object]) -> Iterator[Problem]:
-    part = next(part for part in parts if part.constraint.topology_name)
+def _missing(constrained: Sequence[ConstrainedPart], name: str, bindings: Mapping[str, object]) -> Iterator[Problem]:
+    part = next(part for part in constrained if part.constraint.topology_name)
     says = f"ClusterTopologyBinding `{name[:80]}` does not exist"
     yield Problem(f"{part.at}.topologyName", says, hint=f"known: {listed(bindings)}", rule="R5")
 

@@ -115,7 +115,7 @@ def _constraint(old: ConstrainedPart | None, new: ConstrainedPart) -> Iterator[P
     if old is None:
         yield Problem(new.at, f"{new.called} cannot get a constraint after creation", hint=_WAY_OUT, rule="R6")
         return
-    if old.topology_name or not old.constraint.pack_domain:
+    if old.topology_name:
         yield from _changed(f"{new.at}.topologyName", old.topology_name, new.topology_name)
     yield from _changed(f"{new.at}.pack.required", old.required, new.required)
     yield from _changed(f"{new.at}.pack.preferred", old.preferred, new.preferred)

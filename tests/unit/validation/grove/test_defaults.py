@@ -110,3 +110,33 @@ def test_any_value_instead_of_a_set_is_judged(value: Any) -> None:
     raw = pod_clique_set(clique("a"))
     raw["spec"]["template"] = value
     assert check(raw)
+
+
+def constrained(**constraint: Any) -> Raw:
+    """A set with this constraint on all levels."""
+    raw = pod_clique_set(
+        clique("a", topologyConstraint=constraint), groups=[group("g", "a", topologyConstraint=constraint)]
+    )
+    template(raw)["topologyConstraint"] = constraint
+    return raw
+
+
+def constraints(raw: Raw) -> list[Any]:
+    whole = template(with_set_defaults(raw))
+    return [part["topologyConstraint"] for part in (whole, *whole["cliques"], *whole["podCliqueScalingGroups"])]
+
+
+def test_the_older_form_of_a_constraint_becomes_the_form_of_record() -> None:
+    named = {"topologyName": "dc", "packDomain": "rack"}
+    assert constraints(constrained(**named)) == [{"topologyName": "dc", "pack": {"required": "rack"}}] * 3
+    preferred = constrained(**named, pack={"preferred": "host"})
+    assert constraints(preferred) == [{"topologyName": "dc", "pack": {"preferred": "host", "required": "rack"}}] * 3
+    assert (
+        constraints(constrained(packDomain="rack", pack={"required": "rack"})) == [{"pack": {"required": "rack"}}] * 3
+    )
+
+
+def test_two_forms_of_a_constraint_that_differ_stay_for_the_rules_to_report() -> None:
+    for pack in ({"required": "host"}, "rack", ["rack"]):
+        both = {"packDomain": "rack", "pack": pack}
+        assert constraints(constrained(**both)) == [both] * 3
