@@ -25,7 +25,7 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
 from muster.kube.cluster import Listing, Raw
 from muster.kube.errors import ApiError
-from muster.validation.crds import crds
+from muster.validation.crds import own_crds
 
 SERVER = "https://cluster.example.com/prefix"
 NOT_FOUND = ApiError(404, "NotFound", "GET /api/v1/pods: HTTP status 404")
@@ -137,7 +137,7 @@ async def test_kinds_of_crds_may_be_missing_and_all_others_are_read() -> None:
 
 
 def test_what_may_be_missing_is_what_muster_installs() -> None:
-    assert set(live.INSTALLED) == {crd["spec"]["names"]["kind"] for crd in crds()}
+    assert set(live.INSTALLED) == {crd["spec"]["names"]["kind"] for crd in own_crds()}
 
 
 @pytest.mark.parametrize("words", [("plan",), ("topology",), ("queues",), ("tree",)])
