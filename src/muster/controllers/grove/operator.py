@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.fields import items, text, texts
-from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_GROUPS, PODS, TOPOLOGIES, Resource
+from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GROUPS, PODS, TOPOLOGIES, Resource
 from muster.config.settings import GroveOperator
 from muster.grove.cliques.pod_specs import CliqueSettings
 from muster.grove.table import bridge, operator
@@ -77,11 +77,19 @@ def kept(schedulers: Container[str], resource: Resource, raw: Raw) -> Raw | None
     metadata = raw["metadata"]
     if resource == NODES:
         return {"metadata": {name: metadata[name] for name in NODE_FIELDS if name in metadata}}
-    if resource == PODS and texts(metadata, "labels").get(names.MANAGED_BY) != names.GROVE_OPERATOR:
+    if resource == PODS and not _is_of_clique(metadata):
         return None
     if resource == POD_CLIQUE_SETS and not is_ours(raw, schedulers):
         return None
     return {**raw, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def _is_of_clique(metadata: Raw) -> bool:
+    """Whether a pod has the operator's label, or a PodClique as its controller: labels may be taken off."""
+    if texts(metadata, "labels").get(names.MANAGED_BY) == names.GROVE_OPERATOR:
+        return True
+    controllers = (owner for owner in items(metadata, "ownerReferences") if owner.get("controller"))
+    return any(owner.get("kind") == POD_CLIQUES.kind for owner in controllers)
 
 
 def is_ours(pcs: Raw, schedulers: Container[str]) -> bool:

@@ -72,6 +72,8 @@ class ControllerRuntime:
         self._writer = ActionWriter(cluster, self.cache, lambda: timestamp(now()), self._leadership, field_manager)
         self._events = OwnerEvents(cluster, self._leadership, now)
         self._queue: WorkQueue[Key] = WorkQueue()
+        self._failed: dict[Key, object] = {}  # what waits to be tried again, and the version that failed
+        self._unseen: set[Key] = set()  # of them, those that have changed since they were reconciled
         self._costs: dict[Key, float] = {}  # seconds of the last reconciliation, where it was not cheap
         self._statuses = StatusQueue(
             cluster,
@@ -208,7 +210,13 @@ class ControllerRuntime:
         self._add(owner, 0.0 if count < FEW_CHILDREN else PER_CHILD_SECONDS * count)
 
     def _add(self, key: Key, seconds: float) -> None:
-        """Reconcile it soon; the more its reconciliation costs, the more changes are reconciled together."""
+        """Reconcile it soon; the more its reconciliation costs, the more changes are reconciled together.
+
+        What has failed waits for its time, unless its spec has changed: its status, which says why, changes as well.
+        """
+        if key in self._failed and self._failed[key] == self._generation(key):
+            self._unseen.add(key)
+            return
         seconds = min(LONGEST_DELAY_SECONDS, max(seconds, COST_FACTOR * self._costs.get(key, 0.0)))
         if seconds:
             self._queue.add_later(key, seconds)
@@ -225,10 +233,23 @@ class ControllerRuntime:
         if raw is not None and self._orphans.is_orphan(raw):
             self._queue.add_later(key, self._orphans.wait_seconds(raw))
 
+    def _generation(self, key: Key) -> object:
+        raw = self.cache.get(*key)
+        return None if raw is None else (raw["metadata"].get("uid"), raw["metadata"].get("generation"))
+
     # reconciliation
 
     async def _reconcile(self, key: Key) -> bool:
         """Whether nothing is left to do about an object, until it changes or its time comes."""
+        self._unseen.discard(key)
+        is_done = await self._reconcile_once(key)
+        if not is_done:
+            self._failed[key] = self._generation(key)
+        elif self._failed.pop(key, None) is not None and key in self._unseen:
+            self._queue.add(key)
+        return is_done
+
+    async def _reconcile_once(self, key: Key) -> bool:
         raw, controller = self.cache.get(*key), self._controllers.get(key[0])
         if raw is None:
             self._costs.pop(key, None)

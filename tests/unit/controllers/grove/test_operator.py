@@ -31,6 +31,18 @@ def test_pods_of_no_set_are_not_kept() -> None:
     assert kept(OURS, PODS, {"metadata": {"name": "p", "labels": labels}}) is not None
 
 
+def test_a_pod_of_a_clique_is_kept_without_its_labels() -> None:
+    """Else a clique would make another one in its place whenever a label is taken off."""
+    owner = {
+        "apiVersion": POD_CLIQUES.api_version,
+        "kind": POD_CLIQUES.kind,
+        "name": "c",
+        "uid": "u",
+        "controller": True,
+    }
+    assert kept(OURS, PODS, {"metadata": {"name": "p", "ownerReferences": [owner]}}) is not None
+
+
 def test_of_nodes_only_identity_and_labels_are_kept() -> None:
     node = {"metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "status": {"x": 1}}
     assert kept(OURS, NODES, node) == {"metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}

@@ -387,3 +387,44 @@ async def test_where_all_are_refused_what_comes_after_waits() -> None:
     failures = await writer.perform([first, Create(SECRETS, {"metadata": {**metadata, "name": "later"}})], 0)
     assert len(failures) == 1
     assert not cluster.store.list(SECRETS).items
+
+
+async def test_what_fails_again_and_again_waits_longer_whatever_it_says() -> None:
+    """The reason of each failure differs, and is in the status: writing that must not end the wait."""
+    attempts = 0
+
+    def failing(owner: Raw, children: Children, now: datetime) -> Reconciliation:
+        nonlocal attempts
+        attempts += 1
+        metadata = {"name": f"bad/{attempts}", "namespace": "default"}
+        return Reconciliation((Create(CONFIG_MAPS, {"metadata": metadata}),), {"replicas": attempts})
+
+    cluster = MemoryCluster()
+    async with running(cluster, {REPLICA_SETS: Controller(REPLICA_SETS, failing, ())}):
+        await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=1))
+        await asyncio.sleep(1.5)
+        assert 2 <= attempts < 15
+        before = attempts
+        await cluster.patch(REPLICA_SETS, "default", "w", {"spec": {"replicas": 2}})
+        await until(lambda: attempts > before)  # a spec that changed is tried at once
+
+
+async def test_what_changed_while_it_failed_is_seen_once_it_works() -> None:
+    seen: list[int] = []
+    is_refused = True
+
+    def counting(owner: Raw, children: Children, now: datetime) -> Reconciliation:
+        seen.append(len(children.of(owner, PODS)))
+        bad = Create(CONFIG_MAPS, {"metadata": {"name": "bad/name", "namespace": "default"}})
+        return Reconciliation((bad,) if is_refused else ())
+
+    cluster = MemoryCluster()
+    async with running(cluster, {REPLICA_SETS: Controller(REPLICA_SETS, counting, (PODS,))}):
+        owner = await cluster.create(REPLICA_SETS, on_node(REPLICA_SETS, replicas=1))
+        await until(lambda: len(seen) > 1)
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": owner["metadata"]["uid"]}
+        metadata = {"name": "p", "namespace": "default", "ownerReferences": [{**reference, "controller": True}]}
+        spec = {"containers": [{"name": "c", "image": "none:1"}]}
+        is_refused = False
+        await cluster.create(PODS, {"metadata": metadata, "spec": spec})
+        await until(lambda: seen[-1] == 1)
