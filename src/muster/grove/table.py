@@ -25,7 +25,7 @@ def operator(settings: CliqueSettings) -> Mapping[Resource, Controller]:
         _of_known_sets(group_controller.CONTROLLER),
         _of_known_sets(clique_controller.build_controller(settings)),
         _of_known_sets(gang_controller.CONTROLLER),
-        topology_bindings.CONTROLLER,
+        topology_bindings.build_controller(settings.scheduler_name),
     )
     return {controller.resource: controller for controller in controllers}
 

@@ -21,7 +21,7 @@ class SetTopology(Struct, frozen=True):
     """The node label of each domain that a set may name."""
 
     binding: str = ""  # its name; empty: the set names none
-    topology: str = ""  # the Topology that a scheduler reads; empty: there is no binding
+    is_found: bool = False  # whether there is such a binding
     keys: Mapping[str, str] = {}
     missing: tuple[str, ...] = ()  # domains that the set names and the binding does not have
 
@@ -36,8 +36,8 @@ def topology_of(pcs: PodCliqueSet, children: Children) -> SetTopology | None:
     raw = children.get(CLUSTER_TOPOLOGY_BINDINGS, "", binding) if binding else None
     if raw is None:
         return SetTopology(binding, missing=tuple(domains))
-    keys, topology = _levels(raw)
-    return SetTopology(binding, topology or binding, keys, tuple(domain for domain in domains if domain not in keys))
+    keys = {level.domain: level.key for level in decode(raw, ClusterTopologyBinding)[0].spec.levels}
+    return SetTopology(binding, True, keys, tuple(domain for domain in domains if domain not in keys))
 
 
 def _constraints(pcs: PodCliqueSet) -> Iterator[PackTopologyConstraint]:
@@ -61,13 +61,6 @@ def domains_of(constraint: PackTopologyConstraint) -> tuple[str, str]:
     return constraint.pack.required or constraint.pack_domain, constraint.pack.preferred
 
 
-def _levels(raw: Raw) -> tuple[dict[str, str], str]:
-    """Node labels by domain, and the Topology that others keep for it; empty: the binding keeps its own."""
-    spec = decode(raw, ClusterTopologyBinding)[0].spec
-    references = (entry.topology_reference for entry in spec.scheduler_topology_bindings)
-    return {level.domain: level.key for level in spec.levels}, next(references, "")
-
-
 def gang_constraint(constraint: PackTopologyConstraint | None, topology: SetTopology | None) -> Raw | None:
     """A constraint of a set as a PodGang holds it; None: there is none that the binding could translate."""
     if constraint is None or topology is None:
@@ -83,7 +76,7 @@ def levels_condition(topology: SetTopology) -> HealthCondition:
     if not topology.binding:
         message = "no constraint names a ClusterTopologyBinding; pods are placed without constraints"
         return HealthCondition(LEVELS_UNAVAILABLE, UNKNOWN, "TopologyNameMissing", message)
-    if not topology.topology:
+    if not topology.is_found:
         message = f"ClusterTopologyBinding `{topology.binding}` does not exist; pods are placed without constraints"
         return HealthCondition(LEVELS_UNAVAILABLE, UNKNOWN, "ClusterTopologyNotFound", message)
     if topology.missing:

@@ -6,6 +6,7 @@ others keep, it makes none, and says whether they have its levels.
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 
 from muster.api.decoding import decode
 from muster.api.fields import integer, items, text
@@ -20,8 +21,8 @@ from muster.workloads.types import Action, Children, Controller, Create, KnownOb
 DRIFT = "SchedulerTopologyDrift"  # condition
 
 
-def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
-    """Keeps the Topology in step, or says how those of others differ."""
+def reconcile(raw: Raw, children: Children, now: datetime, scheduler: str = DEFAULT_SCHEDULER) -> Reconciliation:
+    """Keeps the Topology in step, or says how those of others differ. `scheduler`: whose Topology the own one is."""
     if is_terminating(raw):
         return Reconciliation()
     spec = decode(raw, ClusterTopologyBinding)[0].spec
@@ -30,7 +31,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         statuses = [_compared(entry, levels, children) for entry in spec.scheduler_topology_bindings]
         return Reconciliation(status=_status(raw, statuses, now))
     present = children.get(TOPOLOGIES, "", name_of(raw))
-    own = SchedulerTopologyBinding(scheduler_name=DEFAULT_SCHEDULER, topology_reference=name_of(raw))
+    own = SchedulerTopologyBinding(scheduler_name=scheduler, topology_reference=name_of(raw))
     actions = tuple(_actions(raw, present, levels))
     status = _compared(own, levels, children)
     if actions:  # performed before the status is written
@@ -75,6 +76,15 @@ def _topology_status(entry: SchedulerTopologyBinding, *, is_in_sync: bool, messa
     return {**status, "message": message} if message else status
 
 
+def failed(raw: Raw, status: Raw, reason: str, message: str, now: datetime) -> Raw:
+    """The status of a binding whose Topology was not written: that it is in step is not true."""
+    entries = [
+        {**entry, "inSync": False, "message": f"{reason}: {message}"} for entry in status["schedulerTopologyStatuses"]
+    ]
+    condition = HealthCondition(DRIFT, UNKNOWN, reason, message)
+    return {**status, "schedulerTopologyStatuses": entries, "conditions": with_conditions(raw, (condition,), now)}
+
+
 def _status(raw: Raw, statuses: list[Raw], now: datetime) -> Raw:
     return {
         "observedGeneration": integer(raw, "metadata.generation", 1),
@@ -101,6 +111,13 @@ def _related(_resource: Resource, topology: Raw, known: KnownObjects) -> Iterato
             yield "", name_of(raw)
 
 
-CONTROLLER = Controller(
-    CLUSTER_TOPOLOGY_BINDINGS, reconcile, children=(TOPOLOGIES,), watches=(TOPOLOGIES,), related=_related
-)
+def build_controller(scheduler: str) -> Controller:
+    """The controller whose Topologies a scheduler of this name reads."""
+    return Controller(
+        CLUSTER_TOPOLOGY_BINDINGS,
+        partial(reconcile, scheduler=scheduler),
+        children=(TOPOLOGIES,),
+        watches=(TOPOLOGIES,),
+        related=_related,
+        failed=failed,
+    )

@@ -2,9 +2,15 @@
 
 from typing import Any
 
-from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, TOPOLOGIES
+import pytest
+
+from muster.api.fields import text
+from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_GROUPS, TOPOLOGIES
+from muster.grove.cliques.pod_specs import CliqueSettings
+from muster.grove.table import operator
+from muster.grove.topology_bindings import build_controller
 from muster.workloads.types import Raw
-from tests.support.grove import STRUCTURE, GroveCluster
+from tests.support.grove import START, STRUCTURE, GroveCluster, clique, pod_clique_set
 
 LEVELS = [{"domain": "zone", "key": "topology/zone"}, {"domain": "rack", "key": "topology/rack"}]
 LABELS = [{"nodeLabel": "topology/zone"}, {"nodeLabel": "topology/rack"}]
@@ -93,3 +99,62 @@ def test_a_topology_of_others_that_is_missing_is_unknown_until_it_comes() -> Non
     assert drift(grove) == ("Unknown", "TopologyNotFound")
     grove.apply(topology("theirs", LABELS), TOPOLOGIES)
     assert drift(grove) == ("False", "InSync")
+
+
+def test_a_topology_that_was_not_written_is_not_said_to_be_in_sync() -> None:
+    controller = build_controller("second")
+    grove = cluster()
+    grove.apply(binding(), CLUSTER_TOPOLOGY_BINDINGS)
+    grove.objects.pop((TOPOLOGIES, "", "t"))
+    raw = {**grove.named(CLUSTER_TOPOLOGY_BINDINGS, "t"), "status": {}}
+    status = controller.reconcile(raw, grove, START).status
+    assert status is not None
+    assert controller.failed is not None
+    said = controller.failed(raw, status, "FailedCreate", "topologies are forbidden", START)
+    (entry,) = said["schedulerTopologyStatuses"]
+    assert (entry["schedulerName"], entry["inSync"]) == ("second", False)
+    assert entry["message"] == "FailedCreate: topologies are forbidden"
+    (condition,) = said["conditions"]
+    assert (condition["status"], condition["reason"]) == ("Unknown", "FailedCreate")
+
+
+# which Topology is meant --------------------------------------------------------------------------------------------
+
+SEVERAL = [
+    {"schedulerName": "kai-scheduler", "topologyReference": "theirs"},
+    {"schedulerName": "muster", "topologyReference": "ours"},
+]
+
+
+def packed_set() -> Raw:
+    constraint = {"topologyName": "t", "pack": {"required": "rack"}}
+    return pod_clique_set(clique("a"), topologyConstraint=constraint)
+
+
+def topology_read(scheduler: str, entries: list[Raw]) -> str:
+    """The Topology of the PodGroup of a gang, whose pods are of this scheduler."""
+    grove = GroveCluster(operator(CliqueSettings(scheduler_name=scheduler)))
+    for name in ("theirs", "ours"):
+        grove.apply(topology(name, LABELS), TOPOLOGIES)
+    grove.apply(binding(schedulerTopologyBindings=entries), CLUSTER_TOPOLOGY_BINDINGS)
+    grove.apply(packed_set())
+    return text(grove.spec(POD_GROUPS, "w-0"), "topologyConstraint.topology")
+
+
+@pytest.mark.parametrize(("scheduler", "name"), [("muster", "ours"), ("kai-scheduler", "theirs")])
+def test_a_gang_is_placed_by_the_topology_that_its_binding_names_for_its_scheduler(scheduler: str, name: str) -> None:
+    assert topology_read(scheduler, SEVERAL) == name
+
+
+def test_the_scheduler_of_pods_that_name_none_is_the_configured_one() -> None:
+    entries = [SEVERAL[0], {"schedulerName": "second", "topologyReference": "ours"}]
+    assert topology_read("second", entries) == "ours"
+
+
+def test_a_binding_that_knows_only_another_scheduler_is_followed() -> None:
+    """It makes no Topology of its own, and those that it names have its levels."""
+    assert topology_read("muster", SEVERAL[:1]) == "theirs"
+
+
+def test_a_binding_that_names_no_topology_is_read_by_its_own_name() -> None:
+    assert topology_read("muster", []) == "t"

@@ -24,7 +24,7 @@ class GangClique(Struct, frozen=True):
     entry: Raw  # as the PodGang has it
     minimum: int  # pods that must be scheduled together; 0: the clique is scaled to zero, or has no minimum
     replicas: int | None  # that the clique is to have; None: it does not exist
-    scheduler: str  # that its pods name; empty: the default
+    scheduler: str  # that its pods name; empty: they name none
     live: Sequence[Raw]  # sorted by name
     terminating: Sequence[Raw]
     scheduled: int
@@ -65,13 +65,18 @@ def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None
         entry=entry,
         minimum=_minimum(entry, clique),
         replicas=None if clique is None else integer(clique, "spec.replicas", 1),
-        scheduler=text(clique, "spec.podSpec.schedulerName"),
+        scheduler=_scheduler_of(live) or text(clique, "spec.podSpec.schedulerName"),
         live=live,
         terminating=[pod for pod in pods if is_terminating(pod)],
         scheduled=sum(map(is_scheduled, live)),
         running=sum(_phase(pod) in _RUNS for pod in live),
         ready=sum(map(_is_ready, live)),
     )
+
+
+def _scheduler_of(pods: Sequence[Raw]) -> str:
+    """The scheduler that pods name, all of them the same one; empty: there are none."""
+    return text(pods[0], "spec.schedulerName") if pods else ""
 
 
 def _is_among(pod: Raw, referenced: set[str] | None) -> bool:

@@ -14,14 +14,20 @@ Domain = tuple[str, ...]
 
 
 def topology_name(gang: Raw, scheduler: str, children: Children) -> str:
-    """The Topology of a gang: that of its binding's name, unless the binding names another one for this scheduler."""
+    """The Topology of a gang, whose annotation names a binding: of that name too, unless the binding names another.
+
+    A binding may name one for each scheduler; one that knows only others is followed all the same, as all of them have
+    its levels. `scheduler`: the one that pods of the gang name; empty: they name none.
+    """
     notes = texts(gang, "metadata.annotations")
     name = notes.get(TOPOLOGY_NAME) or notes.get(TOPOLOGY, "")
     binding = children.get(CLUSTER_TOPOLOGY_BINDINGS, "", name) if name else None
-    for reference in items(binding, "spec.schedulerTopologyBindings"):
-        if text(reference, "schedulerName") == (scheduler or DEFAULT_SCHEDULER):
-            return text(reference, "topologyReference") or name
-    return name
+    references = {
+        text(reference, "schedulerName"): text(reference, "topologyReference")
+        for reference in items(binding, "spec.schedulerTopologyBindings")
+    }
+    own = references.get(scheduler or DEFAULT_SCHEDULER)
+    return own or next(iter(references.values()), "") or name
 
 
 def level_labels(topology: str, level: str, children: Children) -> tuple[str, ...] | None:

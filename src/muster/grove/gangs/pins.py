@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.api.fields import items, mapping, text, texts
 from muster.api.names import PINNED_BY
-from muster.api.resources import POD_CLIQUES, PODS
+from muster.api.resources import PODS
 from muster.grove.gangs.cliques import (
     GangClique,
     has_scheduled_minimums,
@@ -29,12 +29,12 @@ PLACE_UNKNOWN = (TOPOLOGY_NOT_FOUND, DOMAIN_UNKNOWN)  # reasons that no change o
 Pin = Mapping[str, str]  # node labels; empty: nothing is required
 
 
-def find_pin(base: Raw, cliques: Iterable[GangClique], children: Children) -> Pin | GateHold:
+def find_pin(base: Raw, cliques: Sequence[GangClique], children: Children) -> Pin | GateHold:
     """The labels of the domain that a scheduled base gang is in, or why that is not known.
 
     Where the base is in several, it is the one that pods of this gang are pinned to already.
     """
-    labels = _required_labels(base, children)
+    labels = _required_labels(base, cliques, children)
     if isinstance(labels, GateHold):
         return labels
     for pin in {_selected(pod, labels) for pod in _pinned_pods(cliques)}:
@@ -43,22 +43,17 @@ def find_pin(base: Raw, cliques: Iterable[GangClique], children: Children) -> Pi
     return _domain_labels(base, labels, children) if labels else {}
 
 
-def _required_labels(base: Raw, children: Children) -> tuple[str, ...] | GateHold:
+def _required_labels(base: Raw, cliques: Sequence[GangClique], children: Children) -> tuple[str, ...] | GateHold:
     """The labels from the top level down to the one that is required of all gangs; empty: none is."""
     level = text(base, "spec.topologyConstraint.packConstraint.required")
     if not level:
         return ()
-    topology = topology_name(base, _scheduler(base, children), children)
+    scheduler = next((clique.scheduler for clique in cliques), "")  # that of the base: a set has one
+    topology = topology_name(base, scheduler, children)
     labels = level_labels(topology, level, children)
     if labels is None:
         return GateHold(TOPOLOGY_NOT_FOUND, f"Topology `{topology}` does not exist, or has no level `{level}`")
     return labels
-
-
-def _scheduler(base: Raw, children: Children) -> str:
-    first = next((text(entry, "name") for entry in items(base, "spec.podgroups")), "")
-    clique = children.get(POD_CLIQUES, text(base, "metadata.namespace"), first)
-    return text(clique, "spec.podSpec.schedulerName")
 
 
 def _domain_labels(base: Raw, labels: Sequence[str], children: Children) -> Pin | GateHold:
@@ -121,10 +116,10 @@ def _pin_of(pod: Raw) -> tuple[tuple[str, str], ...]:
     return _selected(pod, texts(pod, "metadata.annotations").get(PINNED_BY, "").split(","))
 
 
-def pinned_elsewhere(cliques: Iterable[GangClique], base: Raw, children: Children) -> Iterator[Remove]:
+def pinned_elsewhere(cliques: Sequence[GangClique], base: Raw, children: Children) -> Iterator[Remove]:
     """Deletes pods that are pinned to a domain that a scheduled base gang has left."""
     pods = _pinned_pods(cliques)
-    labels = _required_labels(base, children) if pods else ()
+    labels = _required_labels(base, cliques, children) if pods else ()
     if isinstance(labels, GateHold) or not labels:
         return
     left = {pin for pin in {*map(_pin_of, pods)} if not _is_held(dict(pin), base, labels, children)}

@@ -66,11 +66,11 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         _finalizer(raw),
         _surplus(view, seen, gangs),
         (removal(POD_CLIQUES, clique) for clique in termination.cliques),
-        _services(view, seen[SERVICES]),
         _cliques(view, rollout),
         _groups(view, rollout),
         _gangs(view, gangs, seen[POD_GANGS]),
         _autoscalers(view, seen[AUTOSCALERS]),
+        _services(view, seen[SERVICES]),
     )
     status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
     events = tuple(set_events(view, rollout, termination.replicas))

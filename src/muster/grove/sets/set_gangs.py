@@ -37,7 +37,7 @@ def gang_object(view: SetView, gang: GangLayout) -> Raw:
     labels = child_labels(view.pcs.metadata.name, gang.name, GANG, gang.set_replica)
     if gang.base:
         labels[BASE_POD_GANG] = gang.base
-    annotations = {TOPOLOGY_NAME: view.topology.topology} if view.topology and view.topology.topology else {}
+    annotations = {TOPOLOGY_NAME: view.topology.binding} if view.topology and view.topology.is_found else {}
     spec: Raw = {"podgroups": [_pod_group(view, clique) for clique in cliques]}
     if constraint := gang_constraint(gang.topology, view.topology):
         spec["topologyConstraint"] = constraint
