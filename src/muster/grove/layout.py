@@ -1,6 +1,6 @@
 """What a PodCliqueSet consists of: which cliques, scaling groups and gangs there are, by name.
 
-Rule 1: whoever asks which gang a clique belongs to asks here; another scheme of names and gangs is another `lay_out`.
+Rule 1: which gang a clique belongs to is decided here only; another scheme of names and gangs is another `lay_out`.
 Rule 2: the base gang of a replica has every standalone clique and the first `minAvailable` replicas of each scaling
 group; each further replica is a gang of its own. Rule 3: numbers are bounded, whatever a spec says; a group that is
 scaled beyond the bound loses what is scaled, and never a replica of the set.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from muster.api.grove.pod_clique import MOST_CLIQUES
+from muster.api.grove.pod_clique import MOST_CLIQUES, MOST_TEMPLATES
 from muster.api.grove.pod_clique_set import (
     EXPLICIT,
     IN_ORDER,
@@ -20,6 +20,7 @@ from muster.api.grove.pod_clique_set import (
     ScalingGroupTemplate,
 )
 from muster.grove.naming import (
+    base_cliques_name,
     base_gang_name,
     clique_name,
     group_name,
@@ -152,25 +153,40 @@ def lay_out_group(pcs: PodCliqueSet, index: int, name: str, replicas: int) -> Gr
 
 
 def starts_after(pcs: PodCliqueSet, clique: CliqueLayout) -> tuple[str, ...]:
-    """The PodCliques that start before this one: of the base gang, or of the same replica of a scaling group."""
+    """The PodCliques that start before this one: of the base gang, or of the same replica of a scaling group.
+
+    Where they are too many to name, those of a scaling group are one name with a star.
+    """
+    parents = _parent_templates(pcs, clique.template)
+    groups = {member: group for group in pcs.spec.template.pod_clique_scaling_groups for member in group.clique_names}
+    count = sum(group_minimum(groups[parent]) if parent in groups else 1 for parent in parents)
+    is_short = count > MOST_TEMPLATES
+    return tuple(
+        name for parent in parents for name in _cliques_of(pcs, parent, groups.get(parent), clique, is_short=is_short)
+    )
+
+
+def _parent_templates(pcs: PodCliqueSet, clique: PodCliqueTemplate) -> tuple[str, ...]:
+    """The templates of cliques that one starts after."""
     template = pcs.spec.template
-    parents: tuple[str, ...] = ()
     if template.clique_startup_type == EXPLICIT:
-        parents = clique.template.spec.starts_after
-    elif template.clique_startup_type == IN_ORDER:
-        names = [other.name for other in template.cliques]
-        position = names.index(clique.template.name)
-        parents = tuple(names[max(0, position - 1) : position])
-    return tuple(name for parent in parents for name in _cliques_of(pcs, parent, clique))
+        return clique.spec.starts_after
+    if template.clique_startup_type != IN_ORDER:
+        return ()
+    names = [other.name for other in template.cliques]
+    position = names.index(clique.name)
+    return tuple(names[max(0, position - 1) : position])
 
 
-def _cliques_of(pcs: PodCliqueSet, parent: str, child: CliqueLayout) -> Iterator[str]:
+def _cliques_of(
+    pcs: PodCliqueSet, parent: str, group: ScalingGroupTemplate | None, child: CliqueLayout, *, is_short: bool
+) -> Iterator[str]:
     """The PodCliques of a template that a clique starts after."""
-    groups = pcs.spec.template.pod_clique_scaling_groups
-    group = next((group for group in groups if parent in group.clique_names), None)
     own = group_name(pcs.metadata.name, child.set_replica, group.name) if group else ""
     if child.base:
         yield from (clique_name(own, child.group_replica, parent),) if own == child.group else ()
+    elif group and is_short:
+        yield base_cliques_name(own, parent)
     elif group:
         yield from (clique_name(own, replica, parent) for replica in range(group_minimum(group)))
     else:

@@ -34,6 +34,11 @@ def clique_name(owner: str, replica: int, clique: str) -> str:
     return f"{owner}-{replica}-{clique}"
 
 
+def base_cliques_name(group: str, clique: str) -> str:
+    """All PodCliques of a template in a base gang's replicas of a PodCliqueScalingGroup: no object can be named so."""
+    return f"{group}-*-{clique}"
+
+
 def group_name(set_name: str, replica: int, group: str) -> str:
     """The PodCliqueScalingGroup of a replica of a set; its autoscaler has the same name."""
     return f"{set_name}-{replica}-{group}"

@@ -161,6 +161,14 @@ def test_inside_scaled_replicas_only_parents_of_the_same_replica_count() -> None
     assert order(raw)["w-0-sg-1-c"] == ("w-0-sg-1-b",)
 
 
+def test_parents_that_are_too_many_to_name_are_one_name_with_a_star() -> None:
+    """A PodClique names 256 at most, as its CRD says, and each replica of a group would name all of another one."""
+    sg = group("sg", "b", replicas=300, minimum=300)
+    last = clique("c", spec={"startsAfter": ["a", "b"]})
+    raw = pod_clique_set(clique("a"), clique("b"), last, groups=[sg], cliqueStartupType="CliqueStartupTypeExplicit")
+    assert order(raw)["w-0-c"] == ("w-0-a", "w-0-sg-*-b")
+
+
 def test_explicit_parents_are_those_that_the_clique_names() -> None:
     last = clique("c", spec={"startsAfter": ["a", "b"]})
     raw = pod_clique_set(clique("a"), clique("b"), last, cliqueStartupType="CliqueStartupTypeExplicit")

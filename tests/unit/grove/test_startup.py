@@ -5,7 +5,8 @@ from typing import Any
 from muster.api import names
 from muster.api.resources import POD_CLIQUES, PODS
 from muster.grove.cliques.clique_controller import related
-from muster.grove.startup import START, dependents_of, has_started, is_waiting, may_start
+from muster.grove.startup import START, is_waiting
+from muster.grove.startup_order import dependents_of, has_started, may_start
 from muster.workloads.types import Raw, Update
 from tests.unit.grove.given_cliques import Cliques, a_clique, a_set
 
@@ -125,6 +126,47 @@ def test_in_a_scaled_replica_only_its_own_cliques_are_concerned() -> None:
         ("default", "w-0-sg-1-n"),
     ]
     assert list(dependents_of(scene.clique("w-0-sg-3-m"), scene)) == [("default", "w-0-sg-3-n")]
+
+
+def test_a_name_with_a_star_stands_for_the_replicas_in_the_base_gang() -> None:
+    """All of them are waited for, but for those that a scale-in took away."""
+    groups = [{"name": "sg", "cliqueNames": ["m"], "minAvailable": 300}]
+    child = a_clique("w-0-b", startsAfter=["w-0-sg-*-m"])
+    scene = Cliques(
+        child,
+        *(member(index, "m") for index in range(299)),
+        pcs=a_set(cliqueStartupType=IN_ORDER, podCliqueScalingGroups=groups),
+    )
+    assert not may_start(scene.clique("w-0-b"), scene.get_set(), scene)
+    scene.group("w-0-sg", 299)
+    assert may_start(scene.clique("w-0-b"), scene.get_set(), scene)
+
+
+def test_cliques_that_wait_are_concerned_by_the_last_of_their_parents() -> None:
+    """Two groups of many replicas, one after the other: each is looked at once and not once a parent."""
+    count = 100
+    cliques: list[Raw] = [{"name": name, "spec": {}} for name in ("m", "n")]
+    groups = [
+        {"name": name, "cliqueNames": [clique], "minAvailable": count} for name, clique in (("s", "m"), ("t", "n"))
+    ]
+    scene = Cliques(pcs=a_set(cliqueStartupType=IN_ORDER, cliques=cliques, podCliqueScalingGroups=groups))
+    for group, clique in (("w-0-s", "m"), ("w-0-t", "n")):
+        for index in range(count):
+            labels = {names.SCALING_GROUP: group, names.SCALING_GROUP_REPLICA: str(index)}
+            scene.create(POD_CLIQUES, a_clique(f"{group}-{index}-{clique}", labels=labels, replicas=1))
+    concerned = []
+    for index in (*range(count - 1, 10, -1), *range(11)):
+        name = f"w-0-s-{index}-m"
+        scene.objects[POD_CLIQUES, name] = {**scene.clique(name), "status": {"readyReplicas": 1}}
+        concerned.append(len(list(dependents_of(scene.clique(name), scene))))
+    assert concerned == [0] * (count - 1) + [count]
+
+
+def test_a_clique_whose_pods_are_ready_waits_for_nothing() -> None:
+    scene = ordered()
+    scene.ready()
+    scene.settle_cliques()
+    assert list(dependents_of(scene.clique("w-0-a"), scene)) == []
 
 
 def test_without_an_order_no_change_of_a_clique_concerns_another() -> None:

@@ -21,7 +21,7 @@ from muster.grove.cliques.pod_specs import CliqueSettings, pod_template
 from muster.grove.cliques.scale_in import scale_in_order
 from muster.grove.events import scale_events
 from muster.grove.last_errors import with_last_error
-from muster.grove.startup import dependents_of, release_pods
+from muster.grove.startup_order import dependents_of, release_pods
 from muster.workloads.operators.objects import bounded, name_of, removal
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation

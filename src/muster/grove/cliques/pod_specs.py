@@ -13,7 +13,8 @@ from muster.api import names
 from muster.api.fields import integer, items, mapping, number, text, texts
 from muster.api.resources import PODS
 from muster.grove.naming import group_name, pod_hostname, service_address, service_name, set_labels
-from muster.grove.startup import add_wait, describe_wait, parents_of
+from muster.grove.startup import add_wait
+from muster.grove.startup_order import describe_wait, parents_of
 from muster.workloads.operators.objects import name_of, strings
 from muster.workloads.pod_templates import controller_reference
 from muster.workloads.types import Raw

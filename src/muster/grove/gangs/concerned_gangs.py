@@ -25,6 +25,7 @@ from muster.api.resources import (
 from muster.grove.gangs.cliques import has_scheduled, is_live, is_scheduled, labels_of, minimum_in, node_name
 from muster.grove.gangs.gates import SCHEDULED
 from muster.grove.naming import group_name, scaled_gang_name
+from muster.grove.nearest import outwards
 from muster.workloads.conditions import is_condition_true
 from muster.workloads.pod_templates import phase
 from muster.workloads.types import Children, Raw
@@ -117,6 +118,4 @@ def _nearest(references: Sequence[Any], name: str) -> Iterator[int]:
     own = bisect_left(references, name, key=lambda reference: text(reference, "name"))
     if own == len(references) or text(references[own], "name") != name:
         return
-    yield own
-    for distance in range(1, len(references)):
-        yield from (index for index in (own + distance, own - distance) if 0 <= index < len(references))
+    yield from outwards(own, len(references))
