@@ -22,7 +22,7 @@ from muster.api.resources import (
 from muster.kube import work_queue
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
-from muster.kube.controller import controller_runtime, orphan_collector
+from muster.kube.controller import orphan_collector, status_queue
 from muster.scheduler.apply import pod_api
 from tests.support.grove import clique, group, pod_clique_set
 from tests.support.live.faults import Faulty, Script, crash_at, seeded
@@ -42,7 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(controller_runtime, "STATUS_RETRY_SECONDS", 0.005)
+    monkeypatch.setattr(status_queue, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(status_queue, "LONGEST_SECONDS", 0.02)
     monkeypatch.setattr(orphan_collector, "LATE_SECONDS", 0.05)
     monkeypatch.setattr(work_queue.WorkQueue.__init__, "__defaults__", (0.002, 0.02, lambda: 0.5))
 
