@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a node by name": (in_clique(0, **pods(nodeName="n1")), f"{CLIQUES}[0].spec.podSpec.nodeName"),
     "pods without containers": (in_clique(0, podSpec={}), f"{CLIQUES}[0].spec.podSpec.containers"),
     "cliques with different schedulers": (
-        in_clique(1, **pods(schedulerName="muster")),
+        in_clique(1, **pods(schedulerName="default-scheduler")),
         f"{CLIQUES}[1].spec.podSpec.schedulerName",
     ),
     "an unknown startup type": (in_template(cliqueStartupType="Sideways"), "spec.template.cliqueStartupType"),
@@ -427,7 +427,7 @@ IMMUTABLE: dict[str, tuple[Change, str]] = {
     "the minimum of a clique": (in_clique(0, minAvailable=2), f"{CLIQUES}[0].spec.minAvailable"),
     "the parents of a clique": (in_clique(2, startsAfter=["leader"]), f"{CLIQUES}[2].spec.startsAfter"),
     "the scheduler": (
-        lambda raw: [one["spec"].update(pods(schedulerName="muster")) for one in cliques_of(raw)],
+        lambda raw: [one["spec"].update(pods(schedulerName="default-scheduler")) for one in cliques_of(raw)],
         f"{CLIQUES}[0].spec.podSpec.schedulerName",
     ),
     "the startup type": (in_template(cliqueStartupType=IN_ORDER), "spec.template.cliqueStartupType"),
@@ -497,6 +497,19 @@ MUTABLE: dict[str, Change] = {
 def test_an_update_may_change(case: str) -> None:
     """Without a word."""
     assert problems(changed(inference(), MUTABLE[case]), inference()) == []
+
+
+def test_a_clique_that_names_no_scheduler_has_the_one_of_muster() -> None:
+    """Beside cliques that name it, and when an update states what was left out."""
+    stated = changed(inference(), in_clique(1, **pods(schedulerName="muster")))
+    assert problems(stated) == []
+    assert problems(stated, inference()) == []
+
+
+def test_cliques_of_two_schedulers_are_refused_with_both_names() -> None:
+    (problem,) = errors(changed(inference(), in_clique(1, **pods(schedulerName="default-scheduler"))))
+    assert problem.says == "is `default-scheduler`, but that of clique `router` is `muster`"
+    assert problem.hint == "one scheduler places all pods of a set; left out, it is muster's own"
 
 
 def test_an_update_that_leaves_out_a_minimum_keeps_it() -> None:

@@ -34,7 +34,7 @@ def judge(pcs: PodCliqueSet, raw: Any, old: Any, context: ValidationContext) -> 
     stored = SetOutline(decode(with_set_defaults(old), PodCliqueSet)[0])
     broken = any(problem.severity == "error" for problem in problems)
     yield from updates.ratchet(problems, tuple(_judge_alone(stored, old, context)) if broken else ())
-    yield from updates.judge(stored, outline)
+    yield from updates.judge(stored, outline, pod_specs.own_scheduler(context.schedulers))
 
 
 def _judge_alone(outline: SetOutline, raw: Any, context: ValidationContext) -> Iterator[Problem]:

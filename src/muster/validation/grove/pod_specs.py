@@ -1,13 +1,16 @@
-"""Pod specs of cliques (R4): the scheduler chooses nodes, and one scheduler places all pods of a set."""
+"""Pod specs of cliques (R4): the scheduler chooses nodes, and one scheduler places all pods of a set.
+
+A clique that names no scheduler has ours: its pods are made with the first of our names.
+"""
 
 from collections.abc import Iterator, Sequence
 
 from muster.api.fields import items, text
 from muster.api.grove.pod_clique_set import PodCliqueTemplate
+from muster.api.names import DEFAULT_SCHEDULER
 from muster.validation.grove.places import SetOutline
 from muster.validation.problem import Problem
 
-KUBERNETES_SCHEDULER = "default-scheduler"
 _OWN = {
     "topologySpreadConstraints": "a gang is packed, not spread: use `topologyConstraint` of the clique",
     "nodeName": "the scheduler chooses nodes: use `nodeSelector` or node affinity",
@@ -18,7 +21,7 @@ def judge(outline: SetOutline, ours: Sequence[str] = ()) -> Iterator[Problem]:
     """Every problem of a pod spec. `ours`: our schedulers; empty: they are not known."""
     for at, clique in outline.placed_cliques():
         yield from _spec(f"{at}.spec.podSpec", clique)
-    yield from _schedulers(outline)
+    yield from _schedulers(outline, own_scheduler(ours))
     yield from _other_scheduler(outline, ours)
 
 
@@ -37,9 +40,14 @@ def _other_scheduler(outline: SetOutline, ours: Sequence[str]) -> Iterator[Probl
             return
 
 
-def scheduler_of(clique: PodCliqueTemplate) -> str:
-    """The scheduler that the pods of a clique name."""
-    return text(clique.spec.pod_spec, "schedulerName") or KUBERNETES_SCHEDULER
+def own_scheduler(ours: Sequence[str]) -> str:
+    """The scheduler of pods that name none."""
+    return ours[0] if ours else DEFAULT_SCHEDULER
+
+
+def scheduler_of(clique: PodCliqueTemplate, own: str) -> str:
+    """The scheduler that the pods of a clique name. `own`: where they name none."""
+    return text(clique.spec.pod_spec, "schedulerName") or own
 
 
 def _spec(at: str, clique: PodCliqueTemplate) -> Iterator[Problem]:
@@ -55,16 +63,17 @@ def _spec(at: str, clique: PodCliqueTemplate) -> Iterator[Problem]:
             yield Problem(f"{at}.{field}", "must not be set in a clique", hint=way_out, rule="R4")
 
 
-def _schedulers(outline: SetOutline) -> Iterator[Problem]:
+def _schedulers(outline: SetOutline, own: str) -> Iterator[Problem]:
     """Of a gang, every pod waits for the same scheduler."""
     if not outline.cliques:
         return
     first = outline.cliques[0]
+    wanted = scheduler_of(first, own)
     for at, clique in outline.placed_cliques():
-        if scheduler_of(clique) != scheduler_of(first):
+        if (named := scheduler_of(clique, own)) != wanted:
             yield Problem(
                 f"{at}.spec.podSpec.schedulerName",
-                f"is `{scheduler_of(clique)[:63]}`, but clique `{first.name[:63]}` names `{scheduler_of(first)[:63]}`",
-                hint="one scheduler places all pods of a set; left out, it is `default-scheduler`",
+                f"is `{named[:63]}`, but that of clique `{first.name[:63]}` is `{wanted[:63]}`",
+                hint="one scheduler places all pods of a set; left out, it is muster's own",
                 rule="R4",
             )

@@ -18,8 +18,8 @@ Part = TypeVar("Part", PodCliqueTemplate, ScalingGroupTemplate)
 _WAY_OUT = "create a new PodCliqueSet, and delete this one when the new one runs"
 
 
-def judge(old: SetOutline, new: SetOutline) -> Iterator[Problem]:
-    """Every change that an update may not make."""
+def judge(old: SetOutline, new: SetOutline, own: str) -> Iterator[Problem]:
+    """Every change that an update may not make. `own`: the scheduler of pods that name none."""
     if old.pcs.spec == new.pcs.spec:
         return
     was, now = old.template.clique_startup_type, new.template.clique_startup_type
@@ -27,7 +27,7 @@ def judge(old: SetOutline, new: SetOutline) -> Iterator[Problem]:
     yield from _members("clique", CLIQUES, old.by_name, new.by_name)
     yield from _order(old, new)
     for at, before, clique in _kept(old.placed_cliques(), new.placed_cliques()):
-        yield from _clique(at, before, clique)
+        yield from _clique(at, before, clique, own)
     names = ({group.name for group in outline.groups} for outline in (old, new))
     yield from _members("scaling group", GROUPS, *names)
     for at, stored, group in _kept(old.placed_groups(), new.placed_groups()):
@@ -79,12 +79,12 @@ def _order(old: SetOutline, new: SetOutline) -> Iterator[Problem]:
         yield Problem(CLIQUES, says, hint="cliques of this set start in that order", rule="R6")
 
 
-def _clique(at: str, old: PodCliqueTemplate, new: PodCliqueTemplate) -> Iterator[Problem]:
+def _clique(at: str, old: PodCliqueTemplate, new: PodCliqueTemplate, own: str) -> Iterator[Problem]:
     yield from _changed(f"{at}.spec.roleName", old.spec.role_name, new.spec.role_name)
     yield from _changed(f"{at}.spec.minAvailable", old.spec.min_available, new.spec.min_available)
     was, now = (tuple(sorted(set(clique.spec.starts_after))) for clique in (old, new))
     yield from _changed(f"{at}.spec.startsAfter", was, now)
-    yield from _changed(f"{at}.spec.podSpec.schedulerName", scheduler_of(old), scheduler_of(new))
+    yield from _changed(f"{at}.spec.podSpec.schedulerName", scheduler_of(old, own), scheduler_of(new, own))
 
 
 def _group(at: str, old: ScalingGroupTemplate, new: ScalingGroupTemplate) -> Iterator[Problem]:
