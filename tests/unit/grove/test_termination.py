@@ -236,3 +236,18 @@ def test_a_shorter_delay_counts_from_when_the_breach_began() -> None:
 def test_a_delay_that_cannot_be_read_is_four_hours(text: str, delay: timedelta) -> None:
     pcs = decode(pod_clique_set(clique("a"), terminationDelay=text), PodCliqueSet)[0]
     assert termination_delay(pcs) == delay
+
+
+def test_a_group_that_comes_back_from_zero_and_waits_for_capacity_terminates_nothing() -> None:
+    """What was scaled to zero has never run since: the other cliques of its replica stay."""
+    grove = GroveCluster()
+    groups = [group("sg", "b", replicas=1)]
+    grove.apply(pod_clique_set(clique("fe"), clique("b"), groups=groups, terminationDelay="10m"))
+    grove.run_pods()
+    before = grove.pods("w-0-fe")
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, "w-0-sg", 0)
+    grove.advance(3600)
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, "w-0-sg", 1)
+    for _ in range(4):
+        grove.advance(400)
+    assert grove.pods("w-0-fe") == before

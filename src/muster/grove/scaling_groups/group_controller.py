@@ -1,6 +1,6 @@
 """PodCliqueScalingGroups as Grove's operator reconciles them: the cliques of each replica.
 
-Rule 1: the number of replicas is the group's own, whoever scaled it. Rule 2: a replica that falls below its minimum for
+Rule 1: the number of replicas is the group's own, as it was scaled last. Rule 2: a replica that is below its minimum for
 too long is recreated here, if the others are enough for the group; otherwise the set recreates all of it.
 """
 
@@ -68,7 +68,7 @@ def _updates(group: GroupView) -> Iterator[Action]:
         if member.clique is not None and not is_terminating(member.clique):
             wanted = clique_object(group.pcsg, group.pcs, member.layout, group.hashes)
             is_current = clique_health(member.clique, group.hashes.of(member.layout)).has_template
-            with_template = group.may_update and (group.updates_on_delete or is_current)
+            with_template = group.may_update and (group.pcs.spec.updates_on_delete or is_current)
             if update := clique_update(member.clique, wanted, with_template=with_template):
                 yield update
 

@@ -34,7 +34,7 @@ def plan_group_rollout(group: GroupView, now: datetime) -> GroupRollout:
     if not group.may_update or (not outdated and not is_known):
         return GroupRollout(progress=before or None)
     started = before if is_known else _started(group, now)
-    if group.updates_on_delete:
+    if group.pcs.spec.updates_on_delete:
         return GroupRollout(progress=_counted(group, _ended(started, now)))
     if text(started, "updateEndedAt") and not outdated:
         return GroupRollout(progress=_counted(group, started))

@@ -9,6 +9,7 @@ from muster.api.names import SCALING_GROUP
 from muster.grove.health import (
     BREACHED,
     FALSE,
+    HEALTHY_OBSERVED,
     TERMINATING,
     TRUE,
     UNKNOWN,
@@ -21,6 +22,7 @@ from muster.grove.health import (
 from muster.grove.naming import selector, set_labels
 from muster.grove.scaling_groups.group_rollout import GroupRollout
 from muster.grove.scaling_groups.group_view import GroupView
+from muster.workloads.conditions import without_condition
 from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
 
@@ -54,6 +56,8 @@ def _generation(group: GroupView, rollout: GroupRollout) -> str:
 def _conditions(group: GroupView, rollout: GroupRollout, now: datetime) -> list[Raw]:
     breached = breach_condition(group, rollout)
     conditions = with_conditions(group.pcsg, (breached, *_healthy(group)), now)
+    if not group.replicas:  # scaled to zero: what comes next has never run
+        conditions = without_condition(conditions, HEALTHY_OBSERVED)
     with_breach = {**group.pcsg, "status": {**mapping(group.pcsg, "status"), "conditions": conditions}}
     return with_conditions(with_breach, _terminating(group, with_breach), now)
 

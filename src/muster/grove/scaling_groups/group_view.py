@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from muster.api.decoding import decode
 from muster.api.fields import integer, number, text, texts
-from muster.api.grove.pod_clique_set import ON_DELETE, PodCliqueSet
+from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.names import GENERATION_HASH, PART_OF, SET_REPLICA
 from muster.api.resources import POD_CLIQUE_SETS, POD_CLIQUES
 from muster.grove.clique_objects import TemplateHashes, template_hashes
@@ -56,12 +56,6 @@ class GroupView(Struct, frozen=True):
     def may_update(self) -> bool:
         """Whether the set lets this group have the latest template."""
         return texts(self.pcsg, "metadata.labels").get(GENERATION_HASH) == self.hashes.generation
-
-    @property
-    def updates_on_delete(self) -> bool:
-        """Whether pods get the latest template only when they are deleted."""
-        strategy = self.pcs.spec.update_strategy
-        return strategy is not None and strategy.type == ON_DELETE
 
 
 def view_group(pcsg: Raw, children: Children) -> GroupView | None:

@@ -1,8 +1,9 @@
-"""PodCliqueSets as Grove's operator reconciles them: Services, cliques, scaling groups, gangs and autoscalers.
+"""PodCliqueSets as Grove's operator reconciles them: cliques, scaling groups, gangs, autoscalers and Services.
 
-Rule 1: kinds are made in this order, each for all replicas at once; what is too many goes first, the highest index
-first of all. Rule 2: pods, and cliques of scaling groups, are made by others. Rule 3: deletion never waits: pods and
-direct children are deleted, then the finalizer goes, and the garbage collector does the rest.
+Rule 1: kinds are made in this order, each for all replicas at once, so that a Service whose name is taken holds up no
+pod; what is too many goes first, the highest index first of all. Rule 2: pods, and cliques of scaling groups, are made
+by others. Rule 3: deletion never waits: pods and direct children are deleted, then the finalizer goes, and the garbage
+collector does the rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
