@@ -114,6 +114,11 @@ class PodCliqueSetSpec(Wire, frozen=True):
         PodCliqueSetTemplate()
     )
 
+    @property
+    def updates_on_delete(self) -> bool:
+        """Whether pods get the latest template only when they are deleted."""
+        return self.update_strategy is not None and self.update_strategy.type == ON_DELETE
+
 
 class GangSummary(PodGangStatus, frozen=True):
     """The status of one gang of a set."""

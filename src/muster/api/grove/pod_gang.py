@@ -1,4 +1,4 @@
-"""PodGang: pods that are scheduled together, as Grove tells a scheduler."""
+"""PodGang: pods that are scheduled together, as a scheduler of Grove reads it."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
 """PodCliqueScalingGroups as Grove's operator reconciles them: the cliques of each replica.
 
-Rule 1: the number of replicas is the group's own, as it was scaled last. Rule 2: a replica that is below its minimum for
-too long is recreated here, if the others are enough for the group; otherwise the set recreates all of it.
+Rule 1: the number of replicas is the group's own, as it was scaled last. Rule 2: a replica that is below its minimum
+for too long is recreated here, if the others are enough for the group; otherwise the set recreates all of it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -30,12 +30,12 @@ def _update_events(view: SetView, rollout: SetRollout) -> Iterator[OwnerEvent]:
     is_new = text(view.raw, "status.currentGenerationHash") not in ("", view.hashes.generation)
     template = f"template {view.hashes.generation}"
     if after and (is_new or _differ(before, after, "updateStartedAt")):
-        how = "pods get it when they are deleted" if view.updates_on_delete else "one replica at a time"
+        how = "pods get it when they are deleted" if view.pcs.spec.updates_on_delete else "one replica at a time"
         yield OwnerEvent(UPDATE_STARTED, f"update of {len(view.replicas)} replicas to {template}: {how}", True)
     if (index := _updating(after)) is not None and (is_new or index != _updating(before)):
         yield OwnerEvent(REPLICA_UPDATING, f"replica {index} is updated to {template}", True)
     has_ended = bool(text(after, "updateEndedAt")) and (is_new or _differ(before, after, "updateEndedAt"))
-    if has_ended and not view.updates_on_delete:
+    if has_ended and not view.pcs.spec.updates_on_delete:
         yield OwnerEvent(UPDATE_ENDED, f"all replicas have {template}", True)
 
 

@@ -34,7 +34,7 @@ def plan_set_rollout(view: SetView, now: datetime) -> SetRollout:
     if known in ("", view.hashes.generation) and not outdated and not _is_open(before):
         return SetRollout(progress=_counted(view, before) if before else None)
     started = before if known == view.hashes.generation and _is_open(before) else _started(before, now)
-    if view.updates_on_delete:
+    if view.pcs.spec.updates_on_delete:
         everything = frozenset(replica.index for replica in view.replicas)
         return SetRollout(everything, progress=_counted(view, _ended(started, now)))
     return _rolling(view, started, outdated, now)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from muster.api.decoding import decode
 from muster.api.fields import integer
-from muster.api.grove.pod_clique_set import ON_DELETE, PodCliqueSet
+from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUES, Resource
 from muster.grove.clique_objects import TemplateHashes, template_hashes
 from muster.grove.health import CliqueHealth, all_of, clique_health, group_health
@@ -47,12 +47,6 @@ class SetView(Struct, frozen=True):
     groups: Mapping[str, Raw]
     members: Mapping[str, Raw]  # cliques of groups, by name
     replicas: tuple[SetReplicaView, ...]
-
-    @property
-    def updates_on_delete(self) -> bool:
-        """Whether pods get the latest template only when they are deleted."""
-        strategy = self.pcs.spec.update_strategy
-        return strategy is not None and strategy.type == ON_DELETE
 
     def clique(self, name: str) -> Raw | None:
         """A clique of the set, standalone or not; None: it does not exist."""
