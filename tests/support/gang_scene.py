@@ -116,7 +116,9 @@ class GangScene:
         return self.put(POD_GANGS, {"metadata": metadata, "spec": {"podgroups": podgroups, **spec}})
 
     def clique(self, name: str, gang: str, replicas: int, base: str = "") -> Raw:
-        labels = {names.POD_GANG: gang} | ({names.BASE_POD_GANG: base} if base else {})
+        labels = {names.PART_OF: "w", names.SET_REPLICA: "0", names.POD_GANG: gang} | (
+            {names.BASE_POD_GANG: base} if base else {}
+        )
         spec = {"replicas": replicas, "podSpec": {"schedulerName": "muster"}}
         return self.put(POD_CLIQUES, {"metadata": {"name": name, "labels": labels}, "spec": spec})
 

@@ -722,7 +722,7 @@ CALLS_OF_GROUPING = {  # what only the pod grouper calls
 _PARTS = ("podcliquesets", "podcliques", "podcliquescalinggroups")
 _WHOLE = ("get", "list", "watch", "create", "patch", "delete")
 CALLS_OF_BRIDGE = {  # what is called with every mode of `grove`
-    *(("grove.io", kind, verb, "") for kind in _PARTS[:2] for verb in ("list", "watch")),
+    *(("grove.io", kind, verb, "") for kind in _PARTS for verb in ("list", "watch")),
     *(("grove.io", "clustertopologybindings", verb, "") for verb in ("list", "watch")),
     *(("scheduler.grove.io", "podgangs", verb, "") for verb in READS),
     ("scheduler.grove.io", "podgangs/status", "update", ""),  # kube.controller.status_queue

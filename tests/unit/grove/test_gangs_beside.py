@@ -9,7 +9,7 @@ from muster.grouping.pod_reader import read_pod
 from muster.grove.gangs.gang_controller import bridge_controller
 from muster.grove.table import bridge
 from muster.workloads.types import Raw, Update
-from tests.support.gang_scene import GangScene
+from tests.support.gang_scene import NAMESPACE, RACK, ZONE, GangScene, packed
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def given_gang(scene: GangScene, minimum: int = 2, count: int = 2, *, scheduler:
     return pods
 
 
-def refer(scene: GangScene, pods: list[str]) -> None:
-    entry = scene.named(POD_GANGS, "w-0")["spec"]["podgroups"][0]
+def refer(scene: GangScene, pods: list[str], gang: str = "w-0") -> None:
+    entry = scene.named(POD_GANGS, gang)["spec"]["podgroups"][0]
     references = [{"namespace": "team", "name": pod} for pod in pods]
-    scene.change(POD_GANGS, "w-0", {"spec": {"podgroups": [{**entry, "podReferences": references}]}})
+    scene.change(POD_GANGS, gang, {"spec": {"podgroups": [{**entry, "podReferences": references}]}})
     scene.settle()
 
 
@@ -153,3 +153,60 @@ def test_the_grouper_leaves_pods_of_gangs_alone(scene: GangScene) -> None:
 
 def test_beside_another_operator_only_podgangs_have_a_controller() -> None:
     assert [*bridge(["muster"])] == [POD_GANGS]
+
+
+# one domain for all gangs -------------------------------------------------------------------------------------------
+
+
+def given_scaled_gang(scene: GangScene, *, required: str = RACK) -> list[str]:
+    """A base gang that waits and a scaled gang, labelled as Grove's operator does: only pods name their base."""
+    scene.podcliqueset({"sg": (2, 1)})
+    scene.topology()
+    scene.node("n1", rack="r1")
+    scene.node("n2", rack="r2")
+    scene.gang("w-0", {"w-0-a": 2}, **packed(required=required))
+    scene.gang("w-0-sg-0", {"w-0-sg-1-b": 2}, base="w-0")
+    for gang in ("w-0", "w-0-sg-0"):
+        removed = {names.BASE_POD_GANG: None, names.SET_REPLICA: None}
+        scene.change(POD_GANGS, gang, {"metadata": {"labels": removed}})
+    pods = scene.pods("w-0-a", 0, 1, gated=False)
+    refer(scene, pods)
+    refer(scene, scene.pods("w-0-sg-1-b", 0, 1), "w-0-sg-0")
+    return pods
+
+
+def test_gated_pods_of_a_scaled_gang_are_pinned_when_their_base_is_bound(scene: GangScene) -> None:
+    """R3, before the other operator lifts their gates, and by no status."""
+    pods = given_scaled_gang(scene)
+    scene.bind(pods[:1], "n2")
+    scene.settle()
+    assert "nodeSelector" not in scene.named(PODS, "w-0-sg-1-b-0")["spec"]
+    scene.bind(pods[1:], "n2")
+    scene.settle()
+    for pod in ("w-0-sg-1-b-0", "w-0-sg-1-b-1"):
+        assert scene.named(PODS, pod)["spec"]["nodeSelector"] == {ZONE: "z1", RACK: "r2"}
+    assert len(scene.gated()) == 2, "gates are the other operator's"
+    assert scene.condition("w-0-sg-0", "Pinned")[:2] == ("True", "InDomainOfBase")
+    before = len(scene.performed)
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert len(scene.performed) == before
+
+
+def test_a_pod_that_is_freed_before_it_is_pinned_is_said(scene: GangScene) -> None:
+    """Kubernetes lets a node selector change only while a pod is gated."""
+    pods = given_scaled_gang(scene)
+    scene.change(PODS, "w-0-sg-1-b-0", {"spec": {"schedulingGates": None}})
+    scene.bind(pods, "n1")
+    scene.settle()
+    assert scene.condition("w-0-sg-0", "Pinned")[:2] == ("False", "GateLiftedFirst")
+    scene.bind(["w-0-sg-1-b-0"], "n1")
+    scene.settle()
+    assert scene.condition("w-0-sg-0", "Pinned")[0] == "True", "it is where the base is"
+
+
+def test_without_a_level_that_holds_for_all_nothing_is_pinned(scene: GangScene) -> None:
+    pods = given_scaled_gang(scene, required="")
+    scene.bind(pods, "n1")
+    scene.settle()
+    assert "nodeSelector" not in scene.named(PODS, "w-0-sg-1-b-0")["spec"]
+    assert scene.condition("w-0-sg-0", "Pinned") == ("", "", "")

@@ -6,7 +6,7 @@ Rule 3: a pod that gets a node costs few reads, and all others none: those besid
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -45,14 +45,14 @@ def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[
         if children.get(POD_GANGS, namespace, text(raw, "metadata.name")) is not None:
             yield namespace, text(raw, "metadata.name")
     elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
-        for scaled in _scaled_gangs(raw, namespace, children):
+        for scaled in _scaled_gangs(labels_of(raw), namespace, children):
             gang = children.get(POD_GANGS, namespace, scaled)
             if gang is not None and not is_condition_true(gang, SCHEDULED):
                 yield namespace, scaled
 
 
-def _scaled_gangs(base: Raw, namespace: str, children: Children) -> Iterator[str]:
-    labels = labels_of(base)
+def _scaled_gangs(labels: Mapping[str, str], namespace: str, children: Children) -> Iterator[str]:
+    """The scaled gangs of a replica of a set, by labels of its base gang or of a pod of that."""
     set_name, replica = labels.get(PART_OF, ""), number(labels.get(SET_REPLICA, ""))
     if not set_name or replica is None:
         return
@@ -76,11 +76,11 @@ def _is_just_bound(pod: Raw) -> bool:
 
 def _freed_gangs(pod: Raw, namespace: str, name: str, children: Children) -> Iterator[str]:
     """The scaled gangs of a base that has its minimums scheduled by this pod."""
-    base = children.get(POD_GANGS, namespace, name)
-    if base is None or next(_scaled_gangs(base, namespace, children), None) is None:
+    base, labels = children.get(POD_GANGS, namespace, name), labels_of(pod)
+    if base is None or next(_scaled_gangs(labels, namespace, children), None) is None:
         return
     if completes_minimums(base, pod, children):
-        yield from _scaled_gangs(base, namespace, children)
+        yield from _scaled_gangs(labels, namespace, children)
 
 
 def completes_minimums(gang: Raw, pod: Raw, children: Children) -> bool:

@@ -1,7 +1,7 @@
 """The controller of PodGangs: references its pods, makes its PodGroup, lifts gates (R1), pins (R3), and reports.
 
 `CONTROLLER` runs with muster's own operator. `bridge_controller` runs beside another operator of Grove: that one keeps
-references and gates, and here the PodGroup is made, pods are marked, and the status is written.
+references and gates, and here the PodGroup is made, pods are marked and pinned, and the status is written.
 Rule: a gang is looked at when something changes that concerns it, and again after some time only for what no event
 announces.
 """
@@ -21,6 +21,7 @@ from muster.api.resources import (
     PODS,
     TOPOLOGIES,
 )
+from muster.grove.gangs.bridge_pins import pin_actions, pinned_condition
 from muster.grove.gangs.cliques import GangClique, gated_pods, read_cliques, read_referenced
 from muster.grove.gangs.concerned_gangs import related
 from muster.grove.gangs.domains import topology_name
@@ -47,8 +48,17 @@ from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Raw, Reconciliation
 
 LOOK_AGAIN_SECONDS, MOST_SECONDS = 15.0, 300.0
-WATCHED_BESIDE = (PODS, POD_GROUPS, POD_CLIQUES, POD_CLIQUE_SETS, CLUSTER_TOPOLOGY_BINDINGS, TOPOLOGIES, NODES)
-WATCHED = (*WATCHED_BESIDE, POD_GANGS, POD_CLIQUE_SCALING_GROUPS)
+WATCHED_BESIDE = (
+    PODS,
+    POD_GROUPS,
+    POD_CLIQUES,
+    POD_CLIQUE_SETS,
+    POD_CLIQUE_SCALING_GROUPS,
+    CLUSTER_TOPOLOGY_BINDINGS,
+    TOPOLOGIES,
+    NODES,
+)
+WATCHED = (*WATCHED_BESIDE, POD_GANGS)
 
 
 def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
@@ -60,7 +70,7 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
     if missing and not has_references(gang) and (seconds := growing_seconds(gang, cliques, now)) > 0:
         return Reconciliation(again_after_seconds=seconds)
     gated = [*gated_pods(cliques)]
-    base = base_of(gang, children)
+    base = base_of(gang, cliques, children)
     pin = _find_pin(base, cliques, children) if gated else {}
     hold = flaw or missing or (pin if isinstance(pin, GateHold) else conflict(gated, pin))
     labels = {} if isinstance(pin, GateHold) else pin
@@ -129,17 +139,21 @@ def bridge_controller(schedulers: Collection[str]) -> Controller:
 
 
 def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: Collection[str]) -> Reconciliation:
-    """Makes the PodGroup, marks pods of ours and reports; a gang that has none is left alone (N6)."""
+    """Makes the PodGroup, marks and pins pods of ours and reports; a gang that has none is left alone (N6)."""
     cliques = read_referenced(gang, children)
     pod_group = own_pod_group(gang, children)
     has_pods = has_our_pods(gang, cliques, schedulers)
     if is_terminating(gang) or not (has_pods or pod_group):
         return Reconciliation()
     flaw = unbridgeable(gang, cliques, children)
+    base = base_of(gang, cliques, children)
     actions = chain(
-        () if flaw else _pod_group_actions(gang, cliques, children), membership_actions(gang, cliques, schedulers)
+        () if flaw else _pod_group_actions(gang, cliques, children),
+        membership_actions(gang, cliques, schedulers),
+        pin_actions(base, cliques, schedulers, children),
     )
-    state = ObservedGang(gang, cliques, flaw or missing_pods(cliques), pod_group, is_made_here=False)
+    pinned = pinned_condition(base, cliques, schedulers, children)
+    state = ObservedGang(gang, cliques, flaw or missing_pods(cliques), pod_group, is_made_here=False, pinned=pinned)
     return bounded(actions, _count(cliques), _status(state, children, now))
 
 

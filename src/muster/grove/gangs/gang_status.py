@@ -30,6 +30,7 @@ class ObservedGang(Struct, frozen=True):
     hold: GateHold | None  # why gated pods wait; None: they do not
     pod_group: Raw | None  # as the scheduler reports on it
     is_made_here: bool = True  # no other operator says when it is initialized
+    pinned: HealthCondition | None = None  # beside another operator: whether a scaled gang is where its base is
 
     @property
     def is_scheduled(self) -> bool:
@@ -75,6 +76,8 @@ def _conditions(state: ObservedGang) -> Iterator[HealthCondition]:
     yield _ready(state)
     yield _unhealthy(state)
     yield _disruption_target(state.cliques)
+    if state.pinned is not None:
+        yield state.pinned
 
 
 def is_initialized(gang: Raw, cliques: Sequence[GangClique]) -> bool:

@@ -54,9 +54,13 @@ def growing_seconds(gang: Raw, cliques: Iterable[GangClique], now: datetime) -> 
     return GROWING_SECONDS - (now - newest).total_seconds() if newest else 0.0
 
 
-def base_of(gang: Raw, children: Children) -> Raw | GateHold | None:
-    """The base gang of a scaled gang, or that it does not exist yet; None: the gang has no base."""
-    name = labels_of(gang).get(BASE_POD_GANG, "")
+def base_of(gang: Raw, cliques: Iterable[GangClique], children: Children) -> Raw | GateHold | None:
+    """The base gang of a scaled gang, or that it does not exist yet; None: the gang has no base.
+
+    Other operators name it on pods only.
+    """
+    pod = next((pod for clique in cliques for pod in clique.live), {})
+    name = labels_of(gang).get(BASE_POD_GANG, "") or labels_of(pod).get(BASE_POD_GANG, "")
     if not name:
         return None
     missing = GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
@@ -76,12 +80,24 @@ def unscheduled_base(base: Raw, children: Children) -> GateHold | None:
 def lift_gate(pod: Raw, selector: Mapping[str, str]) -> Update:
     """Lifts the gate of a pod and, by the same patch, adds labels to its node selector and says which."""
     gates = [gate for gate in items(pod, "spec.schedulingGates") if gate.get("name") != GANG_GATE]
-    own = mapping(pod, "spec.nodeSelector")
-    added = {label: value for label, value in selector.items() if label not in own}
+    added = _added(pod, selector)
     spec: Raw = {"schedulingGates": gates or None, **({"nodeSelector": added} if added else {})}
     notes: Raw = {WAITS_FOR: None} if WAITS_FOR in texts(pod, "metadata.annotations") else {}
     notes |= {PINNED_BY: ",".join(added)} if added else {}
-    return pod_update(pod, {"metadata": {"annotations": notes} if notes else {}, "spec": spec})
+    return _pod_update(pod, {"metadata": {"annotations": notes} if notes else {}, "spec": spec})
+
+
+def pin_pod(pod: Raw, selector: Mapping[str, str]) -> Update | None:
+    """Adds labels to the node selector of a gated pod, whose gate stays; None: it has them."""
+    if not (added := _added(pod, selector)):
+        return None
+    notes = {"annotations": {PINNED_BY: ",".join(added)}}
+    return _pod_update(pod, {"metadata": notes, "spec": {"nodeSelector": added}})
+
+
+def _added(pod: Raw, selector: Mapping[str, str]) -> dict[str, str]:
+    own = mapping(pod, "spec.nodeSelector")
+    return {label: value for label, value in selector.items() if label not in own}
 
 
 def say_waiting(pods: Sequence[Raw], hold: GateHold, now: datetime) -> Iterator[Update]:
@@ -89,7 +105,7 @@ def say_waiting(pods: Sequence[Raw], hold: GateHold, now: datetime) -> Iterator[
     for pod in pods:
         is_said = texts(pod, "metadata.annotations").get(WAITS_FOR) == hold.message
         if not is_said and _seconds_left(pod, now) <= 0:
-            yield pod_update(pod, {"metadata": {"annotations": {WAITS_FOR: hold.message}}})
+            yield _pod_update(pod, {"metadata": {"annotations": {WAITS_FOR: hold.message}}})
 
 
 def seconds_to_say(pods: Sequence[Raw], now: datetime) -> float | None:
@@ -108,7 +124,7 @@ def _seconds_left(pod: Raw, now: datetime) -> float:
     return SAID_AFTER_SECONDS - (now - created).total_seconds() if created else 0.0
 
 
-def pod_update(pod: Raw, patch: Raw) -> Update:
+def _pod_update(pod: Raw, patch: Raw) -> Update:
     """A patch of exactly this pod: one of the same name and another uid refuses it."""
     uid = text(pod, "metadata.uid")
     metadata = {**({"uid": uid} if uid else {}), **patch.get("metadata", {})}

@@ -14,7 +14,6 @@ from muster.api.resources import PODS
 from muster.grove.gangs.cliques import (
     GangClique,
     has_scheduled_minimums,
-    is_gated,
     is_scheduled,
     node_name,
     referenced_pods,
@@ -37,7 +36,7 @@ def find_pin(base: Raw, cliques: Sequence[GangClique], children: Children) -> Pi
     labels = _required_labels(base, cliques, children)
     if isinstance(labels, GateHold):
         return labels
-    for pin in {_selected(pod, labels) for pod in _pinned_pods(cliques)}:
+    for pin in dict.fromkeys(_selected(pod, labels) for pod in _pinned_pods(cliques)):
         if pin and len(pin) == len(labels) and _is_held(dict(pin), base, labels, children):
             return dict(pin)
     return _domain_labels(base, labels, children) if labels else {}
@@ -100,9 +99,9 @@ def conflict(pods: Iterable[Raw], pin: Pin) -> GateHold | None:
 
 
 def _pinned_pods(cliques: Iterable[GangClique]) -> list[Raw]:
-    """Pods of a gang whose gate was lifted with a pin."""
+    """Pods of a gang that were pinned."""
     pods = (pod for clique in cliques for pod in clique.live)
-    return [pod for pod in pods if PINNED_BY in (pod["metadata"].get("annotations") or ()) and not is_gated(pod)]
+    return [pod for pod in pods if PINNED_BY in (pod["metadata"].get("annotations") or ())]
 
 
 def _selected(pod: Raw, labels: Iterable[str]) -> tuple[tuple[str, str], ...]:
