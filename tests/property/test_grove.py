@@ -4,7 +4,7 @@ Nodes come, go and are cordoned; pods are bound to nodes that are there, a gang 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import given, settings
@@ -16,6 +16,7 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.template_hash import pod_template_hash
 from muster.workloads.types import Action, Raw, Remove
 from tests.support.grove import GroveCluster, clique, group, pod_clique_set
+from tests.support.late_grove import LateCluster
 
 HOURS = 3600.0
 FIRST_NODES = 3
@@ -34,7 +35,7 @@ def is_ready(raw: Raw) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in raw["status"].get("conditions", ()))
 
 
-class WatchedCluster(GroveCluster):
+class WatchedCluster(LateCluster):
     """Remembers what an action is about to remove."""
 
     removed: Raw
@@ -48,8 +49,8 @@ class WatchedCluster(GroveCluster):
 class Story:
     """A set with a standalone clique and a group of two cliques; what happens to it, and what must hold meanwhile."""
 
-    def __init__(self) -> None:
-        self.grove = WatchedCluster()
+    def __init__(self, lags: Sequence[int]) -> None:
+        self.grove = WatchedCluster(lags, grace_seconds=sum(lags) % 2)
         self.nodes = {f"n{number}": True for number in range(FIRST_NODES)}  # whether pods may come
         self._free: set[str] = set()  # uids
         self.grove.observers.append(self._check)
@@ -233,10 +234,18 @@ def observed(grove: GroveCluster) -> dict[str, Any]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=16))
-def test_any_sequence_of_events_keeps_the_order_of_gates_and_ends_as_the_spec_describes(steps: list[Step]) -> None:
-    """R1 at every write; gates never return; controllers take no clique below its minimum; names, counts, hashes."""
-    story = Story()
+@given(
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=16),
+    st.lists(st.integers(0, 8), min_size=1, max_size=6),
+)
+def test_any_sequence_of_events_keeps_the_order_of_gates_and_ends_as_the_spec_describes(
+    steps: list[Step], lags: list[int]
+) -> None:
+    """R1 at every write; gates never return; controllers take no clique below its minimum; names, counts, hashes.
+
+    However late statuses are written, and whether pods take a second to terminate or none.
+    """
+    story = Story(lags)
     for step in steps:
         story.perform(step)
     story.settle()

@@ -67,8 +67,6 @@ class GroveCluster:
         self._again: dict[Key, datetime] = {}
         self._numbers = count(1)
 
-    # Children, KnownObjects
-
     def of(self, owner: Raw, resource: Resource) -> Sequence[Raw]:
         keys = self._children.get(owner["metadata"]["uid"], ())
         own = [self.objects[key] for key in keys if key[0] == resource]
@@ -79,8 +77,6 @@ class GroveCluster:
 
     def every(self, resource: Resource) -> list[Raw]:
         return [raw for key, raw in self.objects.items() if key[0] == resource]
-
-    # reading
 
     def named(self, resource: Resource, name: str = "w") -> Raw:
         return self.objects[_key(resource, name)]
@@ -281,14 +277,18 @@ class GroveCluster:
             self.performed.append(action)
             for observe in self.observers:
                 observe(action)
-        current, status = self.objects.get(key), reconciliation.status
-        is_new = status is not None and pruned(status) != pruned(owner.get("status") or {})
-        if is_new and current is not None and current.get("status") == owner.get("status"):
-            self._put(key[0], {**current, "status": status})
-        if reconciliation.again_after_seconds == 0:
+        is_urgent = reconciliation.again_after_seconds == 0
+        if reconciliation.status is not None:
+            self._write_status(key, owner, reconciliation.status, is_urgent)
+        if is_urgent:
             self._enqueue(key)
         elif reconciliation.again_after_seconds is not None:
             self._again[key] = self.now + timedelta(seconds=reconciliation.again_after_seconds)
+
+    def _write_status(self, key: Key, owner: Raw, status: Raw, _is_urgent: bool) -> None:
+        current, old = self.objects.get(key), owner.get("status")
+        if current is not None and current.get("status") == old and pruned(status) != pruned(old or {}):
+            self._put(key[0], {**current, "status": status})
 
     def _perform(self, action: Action) -> None:
         match action:

@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.decoding import decode
 from muster.api.grove.pod_clique_set import PodCliqueSet
@@ -11,6 +13,7 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.termination import termination_delay
 from muster.workloads.types import Raw
 from tests.support.grove import NAMESPACE, STRUCTURE, GroveCluster, clique, group, pod_clique_set, removed_names
+from tests.support.late_grove import LateCluster
 
 HOURS = 3600.0
 GROUP = "w-0-sg"
@@ -133,6 +136,21 @@ def test_a_replica_is_not_terminated_again_while_the_status_of_its_group_is_olde
     grove.objects[key] = {**grove.objects[key], "status": before}
     grove.advance(HOURS)
     assert terminated_now(grove) == []
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 3))
+def test_a_replica_is_terminated_once_for_each_breach_however_late_statuses_are(lags: list[int], minimum: int) -> None:
+    grove = LateCluster(lags, controllers=STRUCTURE)
+    grove.apply(the_set(minimum, minimum))
+    for _ in range(2):
+        grove.report_all()
+        grove.advance(60)
+        grove.changes()
+        grove.report(f"{GROUP}-0-b", scheduled=0)
+        grove.advance(4 * HOURS)
+        assert terminated(grove) == ["w-0-a", *(f"{GROUP}-{i}-b" for i in range(minimum))]
+        grove.advance(100 * HOURS)
+        assert terminated(grove) == []
 
 
 def test_a_termination_that_was_interrupted_goes_on_with_what_is_left_and_spares_what_is_new() -> None:
