@@ -4,8 +4,10 @@ Rule 1: no other module builds such a name. Rule 2: names are only built, never 
 is in its labels, as names of sets, groups and cliques may hold dashes and numbers themselves.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
+from muster.api.dns_label import DNS_LABEL, LONGEST_LABEL
 from muster.api.names import APP_NAME, COMPONENT, GROVE_OPERATOR, MANAGED_BY, PART_OF, SET_REPLICA
 
 # values of the label COMPONENT
@@ -57,6 +59,19 @@ def base_gang_name(set_name: str, replica: int) -> str:
 def scaled_gang_name(group: str, replica: int, min_available: int) -> str:
     """The gang of a replica of a PodCliqueScalingGroup above its minimum."""
     return f"{group}-{replica - min_available}"
+
+
+def branch_name(replica: str, taken: Collection[str]) -> str:
+    """The branch of a PodGroup for a replica: its name, unless that is no DNS label or a clique has it."""
+    valid = re.sub(r"[^a-z0-9]+", "-", replica.lower())[: LONGEST_LABEL - 6].strip("-") or "replica"
+    first = replica if DNS_LABEL.fullmatch(replica) else valid
+    candidates = (first, *(f"{valid}-g{number}" for number in range(len(taken) + 1)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def pod_name_prefix(clique: str) -> str:
+    """What the API server completes to the name of a pod."""
+    return f"{clique}-"
 
 
 def pod_hostname(clique: str, pod_index: int) -> str:

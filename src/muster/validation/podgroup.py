@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from muster.api import names
+from muster.api.dns_label import DNS_LABEL
 from muster.api.duration import parse_nanoseconds
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.validation.problem import Problem, listed
 
 LARGEST = 2**31 - 1
 PREEMPTIBILITIES = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE, names.SEMI_PREEMPTIBLE)
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -208,7 +208,7 @@ def names_are_labels(outline: Outline) -> Iterator[Problem]:
     for place in outline.places[1:]:
         if not place.name:
             yield Problem(f"{place.at}.name", "is missing", hint="every SubGroup has a name", rule="V3")
-        elif not _LABEL.fullmatch(place.name):
+        elif not DNS_LABEL.fullmatch(place.name):
             yield Problem(
                 f"{place.at}.name",
                 f"`{place.name[:80]}` is not a DNS label",
@@ -382,7 +382,7 @@ def judge_metadata(group: PodGroup) -> Iterator[Problem]:
         )
     yield from _judge_labels(group)
     namespace = group.metadata.namespace
-    if namespace and not _LABEL.fullmatch(namespace):
+    if namespace and not DNS_LABEL.fullmatch(namespace):
         yield Problem("metadata.namespace", f"`{namespace[:80]}` is not a namespace", hint="a DNS label, at most 63")
 
 

@@ -45,7 +45,8 @@ def test_labels_and_annotations_say_where_a_pod_belongs() -> None:
         names.SKIP_GROUPING: "true",
     }
     assert expected.items() <= pod["metadata"]["labels"].items()
-    assert pod["metadata"]["annotations"] == {"note": "y", names.POD_GROUP: "w-0"}
+    own = {names.POD_GROUP: "w-0", names.SKIP_GROUPING: "true"}
+    assert pod["metadata"]["annotations"] == {"note": "y", **own}, "groupers read the annotation, others the label"
 
 
 def test_the_queue_of_the_set_is_that_of_its_pods() -> None:

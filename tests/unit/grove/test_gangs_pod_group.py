@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import muster
 from muster.api import names
 from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS
-from muster.grove.gangs.pod_group_bridge import branch_name, queue_of
+from muster.grove.gangs.pod_group_bridge import queue_of
+from muster.grove.naming import branch_name
 from muster.workloads.types import Create
 from tests.support.factories import Raw
 from tests.support.gang_scene import RACK, ZONE, GangScene, packed

@@ -12,10 +12,10 @@ from muster import __version__
 from muster.api import names
 from muster.api.fields import integer, items, mapping, number, text, texts
 from muster.api.resources import PODS
-from muster.grove.naming import group_name, pod_hostname, service_address, service_name, set_labels
+from muster.grove.naming import group_name, pod_hostname, pod_name_prefix, service_address, service_name, set_labels
 from muster.grove.startup import add_wait
 from muster.grove.startup_order import describe_wait, parents_of
-from muster.workloads.operators.objects import name_of, strings
+from muster.workloads.operators.objects import name_of, strings, with_environment
 from muster.workloads.pod_templates import controller_reference
 from muster.workloads.types import Raw
 
@@ -50,7 +50,7 @@ class CliquePodTemplate(Struct, frozen=True):
 def pod_template(clique: Raw, pcs: Raw | None, settings: CliqueSettings) -> CliquePodTemplate:
     """The template of a clique's pods. `pcs`: its set; None: it belongs to none."""
     metadata = {
-        "generateName": f"{name_of(clique)}-",
+        "generateName": pod_name_prefix(name_of(clique)),
         "namespace": text(clique, "metadata.namespace"),
         "labels": _labels(clique, pcs),
         "annotations": _annotations(clique),
@@ -76,7 +76,7 @@ def _annotations(clique: Raw) -> dict[str, str]:
     own = {name: value for name, value in texts(clique, "metadata.annotations").items() if name != names.LAST_APPLIED}
     gang = texts(clique, "metadata.labels").get(names.POD_GANG, "")
     wait = {names.STARTUP: describe_wait(clique)} if parents_of(clique) else {}
-    return {**own, names.POD_GROUP: gang, **wait}
+    return {**own, names.POD_GROUP: gang, names.SKIP_GROUPING: "true", **wait}
 
 
 def _spec(clique: Raw, pcs: Raw | None, settings: CliqueSettings) -> Raw:
@@ -84,7 +84,7 @@ def _spec(clique: Raw, pcs: Raw | None, settings: CliqueSettings) -> Raw:
     variables = _variables(clique, pcs)
     for field in ("initContainers", "containers"):
         if items(spec, field):
-            spec[field] = [_with_environment(container, variables) for container in items(spec, field)]
+            spec[field] = [with_environment(container, variables) for container in items(spec, field)]
     gates = [gate for gate in items(spec, "schedulingGates") if gate.get("name") != names.GANG_GATE]
     labels = texts(clique, "metadata.labels")
     changed = {
@@ -96,13 +96,6 @@ def _spec(clique: Raw, pcs: Raw | None, settings: CliqueSettings) -> Raw:
         changed["priorityClassName"] = priority
     spec = {**spec, **changed}
     return add_wait(spec, settings.startup_image) if parents_of(clique) else spec
-
-
-def _with_environment(container: Raw, variables: list[Raw]) -> Raw:
-    """Grove's variables come first, so that others may refer to them, and in place of those of the same name."""
-    taken = {variable["name"] for variable in variables}
-    rest = [variable for variable in items(container, "env") if variable.get("name") not in taken]
-    return {**container, "env": [*variables, *rest]}
 
 
 def _variables(clique: Raw, pcs: Raw | None) -> list[Raw]:

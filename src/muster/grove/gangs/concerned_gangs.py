@@ -30,7 +30,7 @@ from muster.workloads.conditions import is_condition_true
 from muster.workloads.pod_templates import phase
 from muster.workloads.types import Children, Raw
 
-MOST_READ = 500  # pods of a clique with extras; above, the status of the base tells
+MOST_READ = 500  # pods of a clique with extras; above, the status of the base says it
 
 
 def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from muster.workloads.types import Raw, Update
 
 
 def membership_actions(gang: Raw, cliques: Iterable[GangClique], schedulers: Collection[str]) -> Iterator[Update]:
-    """Tells pods that another operator made which PodGroup and which leaf they join, one patch each."""
+    """Marks pods that another operator made with the PodGroup and the leaf that they join, by one patch each."""
     for clique in cliques:
         for pod in clique.live:
             if text(pod, "spec.schedulerName") in schedulers and (patch := _missing(gang, clique, pod)):

@@ -4,20 +4,19 @@ Rule 1: every level needs all its children, so that no rule warns about it. Rule
 queue and all that the PodGang does not state. Rule 3: a PodGroup that another controller made is never written.
 """
 
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from muster.api import names
+from muster.api.dns_label import DNS_LABEL, LONGEST_LABEL
 from muster.api.fields import items, mapping, text, texts
 from muster.api.resources import POD_CLIQUE_SETS, POD_GROUPS
 from muster.grove.gangs.cliques import GangClique, labels_of
 from muster.grove.gangs.gates import GateHold
+from muster.grove.naming import branch_name
 from muster.workloads.operators.objects import child, removal, strings
 from muster.workloads.types import Action, Children, Create, Raw, Update
 
 NAME_TAKEN, INVALID_NAME = "PodGroupNameTaken", "InvalidName"
-_LONGEST = 63
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _STATED = ("subGroups", "topologyConstraint", "priorityClassName", "preemptibility")  # what a PodGang decides
 
 
@@ -35,11 +34,9 @@ def is_bridged(pod_group: Raw) -> bool:
 def unbridgeable(gang: Raw, cliques: Iterable[GangClique], children: Children) -> GateHold | None:
     """Why no PodGroup can be made of a PodGang; None: one can."""
     for clique in cliques:
-        if len(clique.name) > _LONGEST or not _LABEL.fullmatch(clique.name):
-            says = (
-                f"PodClique `{clique.name[:80]}` cannot be a SubGroup: its name is no DNS label of at most {_LONGEST}"
-            )
-            return GateHold(INVALID_NAME, f"{says} characters")
+        if not DNS_LABEL.fullmatch(clique.name):
+            says = f"PodClique `{clique.name[:80]}` cannot be a SubGroup: its name is no DNS label of at most"
+            return GateHold(INVALID_NAME, f"{says} {LONGEST_LABEL} characters")
     namespace, name = text(gang, "metadata.namespace"), text(gang, "metadata.name")
     if own_pod_group(gang, children) is None and children.get(POD_GROUPS, namespace, name) is not None:
         return GateHold(NAME_TAKEN, f"PodGroup `{name}` exists and does not belong to this PodGang: rename one of them")
@@ -127,14 +124,6 @@ def _members(config: Raw, present: Container[str], parents: Container[str]) -> l
     """The leaves of a branch; a leaf has one parent, the first that lists it."""
     names_below = dict.fromkeys(strings(config, "podGroupNames"))
     return [name for name in names_below if name in present and name not in parents]
-
-
-def branch_name(name: str, taken: set[str]) -> str:
-    """The name of a branch: that of the replica, unless it is no DNS label or a clique has it."""
-    valid = re.sub(r"[^a-z0-9]+", "-", name.lower())[: _LONGEST - 6].strip("-") or "replica"
-    first = name if len(name) <= _LONGEST and _LABEL.fullmatch(name) else valid
-    candidates = (first, *(f"{valid}-g{number}" for number in range(len(taken) + 1)))
-    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 def _constraint(raw: Raw, topology: str) -> Raw:

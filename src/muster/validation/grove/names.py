@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from muster.api.dns_label import DNS_LABEL
 from muster.api.grove.pod_clique_set import PodCliqueTemplate
-from muster.validation.grove.places import DNS_LABEL, LABEL_HINT, SetOutline
+from muster.validation.grove.places import LABEL_HINT, SetOutline
 from muster.validation.problem import Problem
 
 LONGEST = 45  # of a set, a group and a clique together: the rest of a pod's 63 is for numbers, dashes and 5 letters

@@ -1,6 +1,5 @@
 """Where things are in a PodCliqueSet, and what belongs to what."""
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -12,7 +11,6 @@ TEMPLATE = "spec.template"
 CLIQUES = f"{TEMPLATE}.cliques"
 GROUPS = f"{TEMPLATE}.podCliqueScalingGroups"
 LARGEST = 2**31 - 1
-DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_HINT = "a DNS label: lower-case letters, digits and `-`, at most 63"
 
 

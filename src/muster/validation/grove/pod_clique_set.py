@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.api.decoding import decode
+from muster.api.dns_label import DNS_LABEL
 from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.validation.context import ValidationContext
@@ -20,7 +21,7 @@ from muster.validation.grove import (
     updates,
 )
 from muster.validation.grove.defaults import with_set_defaults
-from muster.validation.grove.places import DNS_LABEL, SetOutline
+from muster.validation.grove.places import SetOutline
 from muster.validation.problem import Problem
 
 

@@ -104,13 +104,15 @@ def with_variables(spec: Raw, variables: Mapping[str, str]) -> Raw:
     changed = dict(spec)
     for field in ("initContainers", "containers"):
         if items(spec, field):
-            changed[field] = [_with_environment(container, first, variables) for container in items(spec, field)]
+            changed[field] = [with_environment(container, first) for container in items(spec, field)]
     return changed
 
 
-def _with_environment(container: Raw, first: list[Raw], names: Mapping[str, str]) -> Raw:
-    rest = [variable for variable in items(container, "env") if variable.get("name") not in names]
-    return {**container, "env": [*first, *rest]}
+def with_environment(container: Raw, variables: list[Raw]) -> Raw:
+    """A container with these variables first, so that others may refer to them, and in place of its own of the name."""
+    taken = {variable["name"] for variable in variables}
+    rest = [variable for variable in items(container, "env") if variable.get("name") not in taken]
+    return {**container, "env": [*variables, *rest]}
 
 
 def merge_patch(before: Any, after: Any) -> Any:
