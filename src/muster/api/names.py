@@ -1,5 +1,6 @@
-"""Every label and annotation that muster reads or writes, once. Kinds are in `resources`."""
+"""Every label and annotation that muster reads or writes, once, and what a DNS label is. Kinds are in `resources`."""
 
+import re
 from typing import Final
 
 # `apiVersion` of what muster prints: plans, what-ifs, conformance cases
@@ -87,3 +88,7 @@ DEFAULT_QUEUE: Final = "default"
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 SEMI_PREEMPTIBLE: Final = "semi-preemptible"
+
+# what namespaces and SubGroups may be called, as labels of pods and parts of host names: for `fullmatch`
+LONGEST_LABEL: Final = 63
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -7,8 +7,16 @@ is in its labels, as names of sets, groups and cliques may hold dashes and numbe
 import re
 from collections.abc import Collection, Mapping
 
-from muster.api.dns_label import DNS_LABEL, LONGEST_LABEL
-from muster.api.names import APP_NAME, COMPONENT, GROVE_OPERATOR, MANAGED_BY, PART_OF, SET_REPLICA
+from muster.api.names import (
+    APP_NAME,
+    COMPONENT,
+    DNS_LABEL,
+    GROVE_OPERATOR,
+    LONGEST_LABEL,
+    MANAGED_BY,
+    PART_OF,
+    SET_REPLICA,
+)
 
 # values of the label COMPONENT
 SET_CLIQUE = "pcs-podclique"

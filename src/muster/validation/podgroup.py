@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from muster.api import names
-from muster.api.dns_label import DNS_LABEL
 from muster.api.duration import parse_nanoseconds
+from muster.api.names import DNS_LABEL
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.validation.problem import Problem, listed
 

@@ -7,8 +7,8 @@ queue and all that the PodGang does not state. Rule 3: a PodGroup that another c
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from muster.api import names
-from muster.api.dns_label import DNS_LABEL, LONGEST_LABEL
 from muster.api.fields import items, mapping, text, texts
+from muster.api.names import DNS_LABEL, LONGEST_LABEL
 from muster.api.resources import POD_CLIQUE_SETS, POD_GROUPS
 from muster.grove.gangs.cliques import GangClique, labels_of
 from muster.grove.gangs.gates import GateHold

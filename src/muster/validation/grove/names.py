@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from muster.api.dns_label import DNS_LABEL
 from muster.api.grove.pod_clique_set import PodCliqueTemplate
+from muster.api.names import DNS_LABEL
 from muster.validation.grove.places import LABEL_HINT, SetOutline
 from muster.validation.problem import Problem
 

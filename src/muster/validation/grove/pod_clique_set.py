@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.api.decoding import decode
-from muster.api.dns_label import DNS_LABEL
 from muster.api.grove.pod_clique_set import PodCliqueSet
-from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.names import DEFAULT_NAMESPACE, DNS_LABEL
 from muster.validation.context import ValidationContext
 from muster.validation.grove import (
     autoscaling,
