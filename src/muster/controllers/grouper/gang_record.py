@@ -14,6 +14,7 @@ from muster.kube.cluster import Raw
 
 CONFIRM_SECONDS = 60.0  # a PodGroup that the cache does not have so long after its apply is applied again
 GONE_SECONDS = 1.0  # a deleted PodGroup does not come back before: its owner may be gone, too, and its watch behind
+GONE_FACTOR, MOST_DELETIONS = 4.0, 3  # it waits so many times as long whenever it is deleted again soon, so often
 MARKED_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY)
 
 
@@ -25,6 +26,7 @@ class GangRecord(Struct):
     applied_at: float = 0.0  # by the clock of the grouper
     deleted_uid: str = ""  # of the PodGroup that a watch showed as deleted, maybe before the answer to its apply came
     deleted_at: float | None = None  # by the clock of the grouper; None: it was not deleted
+    deletions: int = 0  # of PodGroups that had come back a moment before, in a row
     yielded: frozenset[str] = frozenset()  # fields that other managers keep
     refused: PodGroup | None = None  # the last PodGroup that the API server refused
     refused_pods: set[str] = set()  # uids of pods that say so
@@ -57,11 +59,15 @@ class GangRecord(Struct):
 
     def set_deleted(self, uid: str, now: float) -> None:
         """A watch showed that the PodGroup is gone."""
+        is_soon = self.deleted_at is not None and now - self.applied_at < CONFIRM_SECONDS
+        self.deletions = min(self.deletions + 1, MOST_DELETIONS) if is_soon else 0
         self.applied, self.deleted_uid, self.deleted_at = None, uid, now
 
     def gone_seconds_left(self, now: float) -> float:
         """How long a PodGroup that was deleted stays so; not above 0: it may come back."""
-        return 0.0 if self.deleted_at is None else self.deleted_at + GONE_SECONDS - now
+        if self.deleted_at is None:
+            return 0.0
+        return self.deleted_at + GONE_SECONDS * GONE_FACTOR ** float(self.deletions) - now
 
     def confirm(self, member: GroupedPod) -> None:
         """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again."""
