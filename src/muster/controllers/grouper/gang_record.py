@@ -14,7 +14,7 @@ from muster.kube.cluster import Raw
 
 CONFIRM_SECONDS = 60.0  # a PodGroup that the cache does not have so long after its apply is applied again
 GONE_SECONDS = 1.0  # a deleted PodGroup does not come back before: its owner may be gone, too, and its watch behind
-GONE_FACTOR, MOST_DELETIONS = 4.0, 3  # it waits so many times as long whenever it is deleted again soon, so often
+GONE_FACTORS = (1, 4, 16, 64)  # how much longer it waits whenever it is deleted again soon
 MARKED_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY)
 
 
@@ -60,14 +60,14 @@ class GangRecord(Struct):
     def set_deleted(self, uid: str, now: float) -> None:
         """A watch showed that the PodGroup is gone."""
         is_soon = self.deleted_at is not None and now - self.applied_at < CONFIRM_SECONDS
-        self.deletions = min(self.deletions + 1, MOST_DELETIONS) if is_soon else 0
+        self.deletions = min(self.deletions + 1, len(GONE_FACTORS) - 1) if is_soon else 0
         self.applied, self.deleted_uid, self.deleted_at = None, uid, now
 
     def gone_seconds_left(self, now: float) -> float:
         """How long a PodGroup that was deleted stays so; not above 0: it may come back."""
         if self.deleted_at is None:
             return 0.0
-        return self.deleted_at + GONE_SECONDS * GONE_FACTOR ** float(self.deletions) - now
+        return self.deleted_at + GONE_SECONDS * GONE_FACTORS[self.deletions] - now
 
     def confirm(self, member: GroupedPod) -> None:
         """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again."""
