@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(work_queue.WorkQueue.__init__, "__defaults__", (0.002, 0.02))
+    monkeypatch.setattr(work_queue.WorkQueue.__init__, "__defaults__", (0.002, 0.02, lambda: 0.5))
 
 
 class Story:

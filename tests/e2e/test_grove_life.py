@@ -48,7 +48,8 @@ async def racks(site: GroveSite, sizes: list[int]) -> list[str]:
 
 
 async def domains(site: GroveSite, key: str, nodes: set[str]) -> set[str]:
-    labels = {raw["metadata"]["name"]: raw["metadata"]["labels"] for raw in (await site.cluster.list(NODES)).items}
+    nodes_there = (await site.cluster.list(NODES)).items
+    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels", {}) for raw in nodes_there}
     return {labels[name].get(key, "") for name in nodes}
 
 

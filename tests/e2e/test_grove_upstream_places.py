@@ -113,7 +113,8 @@ async def labelled(site: GroveSite) -> None:
 
 
 async def domains(site: GroveSite, key: str, nodes: Iterable[str]) -> set[str]:
-    labels = {raw["metadata"]["name"]: raw["metadata"]["labels"] for raw in (await site.cluster.list(NODES)).items}
+    nodes_there = (await site.cluster.list(NODES)).items
+    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels", {}) for raw in nodes_there}
     return {labels[name][key] for name in nodes}
 
 
