@@ -186,8 +186,9 @@ async def controlled(cluster: Cluster, name: str, groups: int, is_marked: bool) 
         began = time.monotonic()
         if is_marked:
             await set_limit(cluster, -1)
-        lead.leading = True
-        grouper.lead()
+        else:
+            lead.leading = True
+            grouper.lead()
         scheduler.wake()
         await notes.until(groups * GANG)
         seconds = notes.last_bound - began

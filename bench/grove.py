@@ -16,13 +16,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
-from tests.support.apiserver import envtest
-from tests.support.apiserver.apiserver import started
-from tests.support.apiserver.controller_manager import ControllerManager
 
-from bench.live import AT_ONCE, FOREIGN, NAMESPACE, each, node_name, numbered_node, say
+from bench.live import AT_ONCE, FOREIGN, NAMESPACE, each, node_name, numbered_node, opened, say
 from muster.api.resources import (
-    DEFINITIONS,
     NODES,
     POD_CLIQUE_SETS,
     POD_CLIQUES,
@@ -38,8 +34,6 @@ from muster.cli.assemble.process import tune
 from muster.config.settings import Config, Log
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
@@ -207,33 +201,10 @@ def row(where: str, replicas: int, nodes: int, measured: GroveFigures) -> str:
     )
 
 
-@asynccontextmanager
-async def opened(where: str) -> AsyncIterator[Cluster]:
-    """An embedded cluster, or a real API server with etcd and kube-controller-manager that ends with the block."""
-    if where == "embedded":
-        yield MemoryCluster()
-        return
-    programs = envtest.find_programs()
-    if programs is None:
-        sys.exit(envtest.HOW_TO_GET_THEM)
-    server = started(programs)
-    manager = ControllerManager(server)
-    manager.start()
-    cluster = connect(server.kubeconfig)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
-        manager.stop()
-        server.stop()
-        server.clean(keep_logs=False)
-
-
 async def main(where: str, replicas: int, nodes: int) -> None:
     configure(Log(level="warning"))
     tune()
-    async with opened(where) as cluster:
-        await cluster.list(DEFINITIONS, limit=1)
+    async with opened(where, with_controllers=True) as cluster:
         everything = {"resources": {name: {"quota": -1} for name in ("gpu", "cpu", "memory")}}
         await cluster.create(QUEUES, {"metadata": {"name": "default"}, "spec": everything})
         measured = await measure(cluster, replicas, nodes)

@@ -24,6 +24,7 @@ from typing import TypeVar
 from msgspec import Struct
 from tests.support.apiserver import envtest
 from tests.support.apiserver.apiserver import started
+from tests.support.apiserver.controller_manager import ControllerManager
 
 from muster.api.resources import NODES, POD_GROUPS, PODS
 from muster.cli.assemble.process import tune
@@ -281,8 +282,8 @@ async def main(where: str, pods: int, nodes: int) -> None:
 
 
 @asynccontextmanager
-async def opened(where: str) -> AsyncIterator[Cluster]:
-    """An embedded cluster, or a real API server with etcd that ends with the block."""
+async def opened(where: str, *, with_controllers: bool = False) -> AsyncIterator[Cluster]:
+    """An embedded cluster, or a real API server with etcd that ends with the block; maybe with real controllers."""
     if where == "embedded":
         yield MemoryCluster()
         return
@@ -290,11 +291,15 @@ async def opened(where: str) -> AsyncIterator[Cluster]:
     if programs is None:
         sys.exit(envtest.HOW_TO_GET_THEM)
     server = started(programs)
+    manager = ControllerManager(server)
+    if with_controllers:
+        manager.start()
     cluster = connect(server.kubeconfig)
     try:
         yield cluster
     finally:
         await cluster.close()
+        manager.stop()
         server.stop()
         server.clean(keep_logs=False)
 

@@ -48,7 +48,7 @@ def _now() -> datetime:
 class ControllerRuntime:
     """Runs the controllers of these kinds. `run` until cancelled.
 
-    `fed` are kinds that `handle` gets from somebody else's watches. `keep`: what is kept of an object; None: nothing.
+    `fed` are kinds that `handle` gets from watches of others. `keep`: what is kept of an object; None: nothing.
     Statuses wait while actions are in flight, or `is_busy`. `on_problem`: a kind whose watch fails; None: it is back.
     """
 
