@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.live import (
+from bench.cluster import (
     AT_ONCE,
     FOREIGN,
     GANG,

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.live import AT_ONCE, FOREIGN, NAMESPACE, each, node_name, numbered_node, opened, say
+from bench.cluster import AT_ONCE, FOREIGN, NAMESPACE, each, node_name, numbered_node, opened, say
 from muster.api.resources import (
     NODES,
     POD_CLIQUE_SETS,

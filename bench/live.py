@@ -1,309 +1,271 @@
-"""`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
+"""`python -m bench.live [PODS] [NODES] [ROUNDS]`: `muster run` on a backlog, beside a client that only posts bindings.
 
-In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. As many
-pods like theirs are bound by a bare client with as many requests at once: nothing is watched, planned or reported. The
-share of its rate that is left is what a scheduler costs. Both begin with as many open connections as they need: a watch
-keeps one to itself, and a handshake costs as much as ten bindings. The rate of a machine changes from minute to minute,
-and that of an API server with what it did last, so the two take turns at being first, and the figures are medians of
-the rounds. Last, on the full cluster, gangs come one by one: how long from their last pod to the plan, and to the last
-binding.
+As users run it: `muster run` is a process of its own on a real kube-apiserver with etcd (`make envtest`), and gangs of
+eight wait when it starts. As many pods like theirs are bound by a bare client (`bench.bare_client`), another process,
+with as many requests at once. All share the cores of this machine, so beside the rates stand the CPU seconds of each
+program for 1,000 bound pods, from the start of `muster run` until its statuses and events are written, and the requests
+that the API server counted. Each round has an API server of its own, and the two take turns at being first.
 
-`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
+Last, on the full cluster, gangs come one by one: how long from their last pod to their last binding.
 """
 
 import asyncio
-import math
-import resource
+import os
+import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import msgspec
+import yaml
 from msgspec import Struct
-from tests.support.apiserver import envtest
-from tests.support.apiserver.apiserver import started
-from tests.support.apiserver.controller_manager import ControllerManager
+from tests.e2e.installed import free_port
+from tests.support.apiserver.apiserver import ApiServer
 
-from muster.api.resources import NODES, POD_GROUPS, PODS
-from muster.cli.assemble.process import tune
-from muster.config.settings import Log, Scheduling
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.client.client import connect
-from muster.kube.cluster import Cluster, Raw
-from muster.observability.logging import configure
-from muster.planning.decision import CyclePlan, Role
-from muster.scheduler.loop import Scheduler
-from muster.scheduler.observer import NoObserver
+from bench.cluster import AT_ONCE, FOREIGN, GANG, REST_SECONDS, each, make_gangs, numbered_node, say, serving
+from muster.api.resources import NAMESPACES, NODES
+from muster.kube.cluster import Cluster
 
-GANG = 8
-AT_ONCE = Scheduling().bind_concurrency
-ROUNDS = 9
-REST_SECONDS = 2.0  # after pods were made and listed, for an API server that is still busy with them
-ONE_BY_ONE = 100  # gangs
-NAMESPACE = "default"
-FOREIGN = "nobody"  # the scheduler of pods that the bare client binds
-T = TypeVar("T")
+LEASES = "muster-system"
+LONGEST_SECONDS = 900.0
+LOOK_SECONDS = 0.25
+QUIET_SECONDS = 3.0  # without a request that writes: statuses and events are done
+ONE_BY_ONE = 50  # gangs
+BOUND = re.compile(rb"^muster_bindings_total\S* (\S+)$", re.MULTILINE)
+COUNTED = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
-class Figures(Struct, frozen=True):
-    """What came out."""
+class ProgramCpu(Struct, frozen=True):
+    """CPU seconds of the programs that take part."""
+
+    client: float  # muster, or the bare client
+    api_server: float
+    etcd: float
+
+
+class BacklogRun(Struct, frozen=True):
+    """How one client bound the backlog."""
 
     pods: int
-    nodes: int
-    rates: list[tuple[float, float]]  # pods a second in each round, from the first cycle to the last binding; bare
-    planning: float  # seconds in all
-    decided: list[float]  # seconds from the last pod of a gang to the plan
-    bound: list[float]  # and to its last binding
-    memory: int  # bytes, at most
+    seconds: float  # from the first binding to the last
+    cpu: ProgramCpu  # until the last binding
+    requests: Mapping[str, int] = {}  # by verb and resource, until the last binding
+    later_cpu: ProgramCpu | None = None  # from then on, until statuses and events are written
+    later_requests: Mapping[str, int] = {}
+    start_seconds: float = 0.0  # from the start of the process to the first binding
+    peak_bytes: int = 0
 
     @property
     def rate(self) -> float:
         """Pods a second."""
-        return statistics.median(rate for rate, _ in self.rates)
-
-    @property
-    def bare(self) -> float:
-        """The same of the bare client."""
-        return statistics.median(bare for _, bare in self.rates)
-
-    @property
-    def share(self) -> float:
-        """Of the bare client's rate in the same round."""
-        return statistics.median(rate / bare for rate, bare in self.rates)
+        return self.pods / self.seconds
 
 
-class Notes(NoObserver):
-    """When things happen."""
-
-    def __init__(self) -> None:
-        self.planning = 0.0
-        self.bindings: dict[tuple[str, str], str] = {}
-        self.cycles = self.done = 0  # plans, pods bound
-        self.first_began = self.last_plan = self.last_bound = 0.0
-
-    def cycle(self, plan: CyclePlan, seconds: float) -> None:
-        self.cycles += 1
-        if plan.bindings:
-            self.last_plan = time.monotonic()
-            self.first_began = self.first_began or self.last_plan - seconds
-            self.planning += seconds
-        self.bindings.update({(one.namespace, one.pod): one.node for one in plan.bindings})
-
-    def bound(self, role: Role, seconds: float) -> None:  # noqa: ARG002
-        self.last_bound = time.monotonic()
-        self.done += 1
-
-    async def until(self, pods: int) -> None:
-        """So many are bound, and the plan that says so is there: bindings start before it is complete."""
-        while self.done < pods or len(self.bindings) < pods:
-            await asyncio.sleep(0.002)
+# what processes cost --------------------------------------------------------------------------------------------------
 
 
-class Lead:
-    """Whether to act, as the bench says."""
-
-    leading = False
-    seconds_left = math.inf
-    term = 0
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, with children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-# objects ------------------------------------------------------------------------------------------------------------
+def peak_bytes(pid: int) -> int:
+    """The most memory a process has had."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+    return int(match[1]) * 1024 if match else 0
 
 
-def numbered_node(i: int, size: int) -> Raw:
-    allocatable = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(size), "pods": "256"}
-    labels = {"kubernetes.io/hostname": node_name(i), "topology/rack": f"rack-{i // 16}"}
-    return {
-        "metadata": {"name": node_name(i), "labels": labels},
-        "status": {"allocatable": allocatable, "capacity": allocatable},
-    }
+def requests_of(server: ApiServer) -> Counter[str]:
+    """Requests so far, by verb and resource, as the API server counts them."""
+    counted: Counter[str] = Counter()
+    for match in COUNTED.finditer(server.request("/metrics").decode()):
+        labels = dict(LABEL.findall(match["labels"]))
+        parts = (labels["resource"], labels["subresource"])
+        counted[f"{labels['verb']} {'/'.join(part for part in parts if part)}".strip()] += int(float(match["count"]))
+    return counted
 
 
-def node_name(i: int) -> str:
-    return f"node-{i:05}"
+def number_of_writes(requests: Mapping[str, int]) -> int:
+    return sum(number for what, number in requests.items() if what.split()[0] in WRITES and "leases" not in what)
 
 
-def gang(i: int, scheduler: str = "muster") -> list[Raw]:
-    name = f"{scheduler}-{i:05}"
-    group = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"minMember": GANG}}
-    return [group, *(worker_pod(name, j, scheduler) for j in range(GANG))]
+class ServerCpu:
+    """What API server and etcd have used since the last look."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._pids, self._before = server.pids, dict[str, float]()
+        self.spent()
+
+    def spent(self) -> tuple[float, float]:
+        now = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+        before, self._before = self._before or now, now
+        return now["kube-apiserver"] - before["kube-apiserver"], now["etcd"] - before["etcd"]
 
 
-def worker_pod(gang: str, j: int, scheduler: str) -> Raw:
-    requests = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
-    box = {"name": "main", "image": "none:1", "resources": {"requests": requests, "limits": requests}}
-    notes = {"annotations": {"pod-group-name": gang}, "labels": {"app": gang}}
-    meta = {"name": f"{gang}-{j}", "namespace": NAMESPACE, **notes}
-    return {"metadata": meta, "spec": {"schedulerName": scheduler, "containers": [box]}}
+# muster ---------------------------------------------------------------------------------------------------------------
 
 
-async def make_gangs(cluster: Cluster, numbers: range) -> None:
-    made = [gang(i) for i in numbers]
-    await each(lambda one: cluster.create(POD_GROUPS, one[0]), made, AT_ONCE)
-    pods = [raw for one in made for raw in one[1:]]
-    await each(lambda raw: cluster.create(PODS, raw), pods, AT_ONCE)
-
-
-# measuring ----------------------------------------------------------------------------------------------------------
-
-
-async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
-    gangs = pods // GANG
-    say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
-    size = -(-4 * pods // nodes)
-    await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
-    rates, planning = [], 0.0
-    for round_number in range(ROUNDS):
-        these = range(gangs * round_number // ROUNDS, gangs * (round_number + 1) // ROUNDS)
-        before = await bare(cluster, these, nodes) if round_number % 2 else 0.0
-        notes = await scheduled(cluster, these)
-        theirs = before or await bare(cluster, these, nodes)
-        number, planning = len(these) * GANG, planning + notes.planning
-        rates.append((number / (notes.last_bound - notes.first_began), number / theirs))
-        say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[-1]))
-    say("gangs come one by one")
-    async with scheduling(cluster) as notes:
-        decided, bound = await one_by_one(cluster, notes, gangs)
-    return Figures(gangs * GANG, nodes, rates, planning, decided, bound, peak())
-
-
-async def scheduled(cluster: Cluster, gangs: range) -> Notes:
-    """By a scheduler that begins when all of them are there."""
-    await make_gangs(cluster, gangs)
-    async with scheduling(cluster) as notes:
-        await notes.until(len(gangs) * GANG)
-    return notes
-
-
-@asynccontextmanager
-async def scheduling(cluster: Cluster) -> AsyncIterator[Notes]:
-    """A scheduler that knew everything and stood by, and now begins to act."""
-    notes, lead = Notes(), Lead()
-    scheduler = Scheduler(cluster, leadership=lead, observer=notes)
-    loop = asyncio.create_task(scheduler.run())
-    try:
-        while not scheduler.synced:
-            await asyncio.sleep(0.01)
-        await rested(cluster)
-        lead.leading = True
-        scheduler.wake()
-        yield notes
-    finally:
-        loop.cancel()
-        await asyncio.wait([loop])
-
-
-async def one_by_one(cluster: Cluster, notes: Notes, first: int) -> tuple[list[float], list[float]]:
-    decided, bound = [], []
-    while not notes.cycles:
-        await asyncio.sleep(0.01)  # it reads the whole cluster first
-    for i in range(first, first + ONE_BY_ONE):
-        await make_gangs(cluster, range(i, i + 1))
-        there = time.monotonic()
-        await notes.until((i + 1 - first) * GANG)
-        decided.append(max(notes.last_plan - there, 0.0))
-        bound.append(notes.last_bound - there)
-    return decided, bound
-
-
-async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_once: int) -> None:
-    """One after the other, by a few at a time."""
-    line = iter(things)
-
-    async def work() -> None:
-        for thing in line:
-            await do(thing)
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(min(at_once, len(things))):
-            tasks.create_task(work())
-
-
-async def bare(cluster: Cluster, gangs: range, nodes: int) -> float:
-    """As many pods of no gang, and their bindings posted; seconds."""
-    pods = [raw for i in gangs for raw in gang(i, FOREIGN)[1:]]
-    made: list[Raw] = []
-
-    async def make(raw: Raw) -> None:
-        made.append(await cluster.create(PODS, raw))
-
-    async def bind(raw: Raw) -> None:
-        meta = raw["metadata"]
-        await cluster.bind(NAMESPACE, meta["name"], meta["uid"], node_name(int(meta["labels"]["app"][-5:]) % nodes))
-
-    await each(make, pods, AT_ONCE)
-    await rested(cluster)
-    began = time.monotonic()
-    await each(bind, made, AT_ONCE)
-    return time.monotonic() - began
-
-
-async def rested(cluster: Cluster) -> None:
-    """The API server is done with what came before, and connections are open."""
-    await asyncio.sleep(REST_SECONDS)
-    await each(lambda _: cluster.get(NODES, "", node_name(0)), range(AT_ONCE), AT_ONCE)
-
-
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-# showing ------------------------------------------------------------------------------------------------------------
-
-
-def row(where: str, measured: Figures) -> str:
-    """One line of docs/performance.md."""
-    decided, bound = (_percentiles(times) for times in (measured.decided, measured.bound))
-    return (
-        f"| {where} | {measured.nodes:,} | {measured.pods:,} | {measured.rate:,.0f} "
-        f"| {measured.bare:,.0f} | {measured.share:.0%} | {measured.planning:.2f} s | {decided} | {bound} "
-        f"| {measured.memory / 2**20:,.0f} MiB |"
+def settings(port: int) -> str:
+    """As by default, but for the ports and the webhook, which no API server calls here."""
+    return yaml.safe_dump(
+        {
+            "webhook": {"enabled": False},
+            "observability": {"host": "127.0.0.1", "port": port},
+            "log": {"level": "warning"},
+        }
     )
 
 
-def _percentiles(times: list[float]) -> str:
-    cuts = statistics.quantiles(times, n=100)
-    return f"{cuts[49] * 1000:.0f} / {cuts[98] * 1000:.0f} ms"
+class MusterProcess:
+    """`muster run` as a process, and what its metrics say."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+        self.process, self._port = process, port
+
+    def bound(self) -> int:
+        """How many pods it has bound."""
+        url = f"http://127.0.0.1:{self._port}/metrics"
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+            return sum(int(float(number)) for number in BOUND.findall(answer.read()))
+        return 0
 
 
-async def main(where: str, pods: int, nodes: int) -> None:
-    configure(Log(level="warning"))
-    tune()
-    print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-    async with opened(where) as cluster:
-        print(row(where, await measure(cluster, pods, nodes)))
+@contextmanager
+def muster_run(server: ApiServer) -> Iterator[MusterProcess]:
+    """`muster run`, until the block ends."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        config.write_text(settings(port), encoding="utf-8")
+        files = ["--config", str(config), "--kubeconfig", str(server.kubeconfig)]
+        command = [sys.executable, *os.environ.get("MUSTER_PYTHON", "").split(), "-m", "muster.cli.main", "run", *files]
+        process = subprocess.Popen(command)
+        try:
+            yield MusterProcess(process, port)
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
-@asynccontextmanager
-async def opened(where: str, *, with_controllers: bool = False) -> AsyncIterator[Cluster]:
-    """An embedded cluster, or a real API server with etcd that ends with the block; maybe with real controllers."""
-    if where == "embedded":
-        yield MemoryCluster()
-        return
-    programs = envtest.find_programs()
-    if programs is None:
-        sys.exit(envtest.HOW_TO_GET_THEM)
-    server = started(programs)
-    manager = ControllerManager(server)
-    if with_controllers:
-        manager.start()
-    cluster = connect(server.kubeconfig)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
-        manager.stop()
-        server.stop()
-        server.clean(keep_logs=False)
+async def run_muster(server: ApiServer, pods: int) -> BacklogRun:
+    """From the start of the process until nothing more is written."""
+    before, servers, began = requests_of(server), ServerCpu(server), time.monotonic()
+    with muster_run(server) as muster:
+        first = await until_bound(muster, 1)
+        last = await until_bound(muster, pods)
+        client = cpu_seconds(muster.process.pid)
+        cpu, requests = ProgramCpu(client, *servers.spent()), requests_of(server) - before
+        await until_quiet(server)
+        later = ProgramCpu(cpu_seconds(muster.process.pid) - client, *servers.spent())
+        peak = peak_bytes(muster.process.pid)
+        later_requests = requests_of(server) - before - requests
+    return BacklogRun(pods, last - first, cpu, requests, later, later_requests, first - began, peak)
+
+
+async def until_bound(muster: MusterProcess, pods: int) -> float:
+    """When so many pods are bound."""
+    async with asyncio.timeout(LONGEST_SECONDS):
+        while await asyncio.to_thread(muster.bound) < pods:
+            assert muster.process.poll() is None, "muster has ended"
+            await asyncio.sleep(LOOK_SECONDS)
+    return time.monotonic()
+
+
+async def until_quiet(server: ApiServer) -> None:
+    """Nothing is written for a while."""
+    async with asyncio.timeout(LONGEST_SECONDS):
+        before = -1
+        while (now := number_of_writes(await asyncio.to_thread(requests_of, server))) != before:
+            before = now
+            await asyncio.sleep(QUIET_SECONDS)
+
+
+async def run_bare(server: ApiServer, pods: int) -> BacklogRun:
+    """The bare client, from its first request to the last answer."""
+    command = [sys.executable, "-m", "bench.bare_client", str(server.kubeconfig), FOREIGN, str(AT_ONCE)]
+    client = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert client.stdin is not None
+    assert client.stdout is not None
+    assert await client.stdout.readline() == b"ready\n"
+    await asyncio.sleep(REST_SECONDS)
+    before, servers = requests_of(server), ServerCpu(server)
+    client.stdin.write(b"go\n")
+    seconds, cpu = msgspec.json.decode(await client.stdout.readline(), type=tuple[float, float])
+    requests = requests_of(server) - before
+    await client.wait()
+    return BacklogRun(pods, seconds, ProgramCpu(cpu, *servers.spent()), requests)
+
+
+# measuring ------------------------------------------------------------------------------------------------------------
+
+
+async def measure(pods: int, nodes: int, muster_first: bool) -> tuple[BacklogRun, BacklogRun, list[float]]:
+    """muster and the bare client on one API server, and how long gangs that come one by one wait (seconds)."""
+    gangs = pods // GANG
+    async with serving() as (server, cluster):
+        await cluster.create(NAMESPACES, {"metadata": {"name": LEASES}})
+        await each(lambda i: cluster.create(NODES, numbered_node(i, -(-4 * pods // nodes))), range(nodes), AT_ONCE)
+        for scheduler in ("muster", FOREIGN):
+            await make_gangs(cluster, range(gangs), scheduler)
+        await asyncio.sleep(REST_SECONDS)
+        bare = None if muster_first else await run_bare(server, gangs * GANG)
+        run = await run_muster(server, gangs * GANG)
+        bare = bare or await run_bare(server, gangs * GANG)
+        return run, bare, await one_by_one(server, cluster, gangs)
+
+
+async def one_by_one(server: ApiServer, cluster: Cluster, first: int) -> list[float]:
+    seconds = []
+    with muster_run(server) as muster:
+        for number in range(ONE_BY_ONE + 1):
+            await make_gangs(cluster, range(first + number, first + number + 1))
+            there = time.monotonic()
+            seconds.append(await until_bound(muster, (number + 1) * GANG) - there)
+    return seconds[1:]  # the first one waits for the process
+
+
+# showing --------------------------------------------------------------------------------------------------------------
+
+
+def row(nodes: int, run: BacklogRun, bare: BacklogRun) -> str:
+    """One round as a line of docs/performance.md."""
+    writes, later = (number_of_writes(each) / run.pods for each in (run.requests, run.later_requests))
+    return (
+        f"| {nodes:,} | {run.pods:,} | {run.rate:,.0f} | {bare.rate:,.0f} | {run.rate / bare.rate:.0%} "
+        f"| {writes:.2f}, {later:.2f} | {_cpu(run.cpu, run.pods)}, {_cpu(run.later_cpu, run.pods)} "
+        f"| {_cpu(bare.cpu, bare.pods)} "
+        f"| {run.start_seconds:.1f} s | {run.peak_bytes / 2**20:,.0f} MiB |"
+    )
+
+
+def _cpu(cpu: ProgramCpu | None, pods: int) -> str:
+    """For 1,000 pods."""
+    return " / ".join(f"{1000 * each / pods:.2f}" for each in (cpu.client, cpu.api_server, cpu.etcd)) if cpu else ""
+
+
+async def main(pods: int, nodes: int, rounds: int) -> None:
+    head = "nodes | pods | pods/s | bare client | share | writes a pod until the last binding, later"
+    cpu = "CPU s per 1,000 pods until then, later: muster / API server / etcd | the same with the bare client"
+    print(f"| {head} | {cpu} | to the first binding | RSS |\n|" + "---:|" * 10)
+    for number in range(rounds):
+        run, bare, waits = await measure(pods, nodes, muster_first=number % 2 == 0)
+        print(row(nodes, run, bare), flush=True)
+        say(", ".join(f"{what} {count:,}" for what, count in Counter(run.requests).most_common(12)))
+        say("later: " + ", ".join(f"{what} {count:,}" for what, count in Counter(run.later_requests).most_common(8)))
+        cuts = statistics.quantiles(waits, n=100)
+        say(f"one by one: bound after {cuts[49] * 1000:.0f} ms (p50), {cuts[98] * 1000:.0f} ms (p99)")
 
 
 if __name__ == "__main__":
-    where, pods, nodes = (*sys.argv[1:], *("embedded", "10000", "1000")[len(sys.argv) - 1 :])
-    asyncio.run(main(where, int(pods), int(nodes)))
+    arguments = [int(text) for text in sys.argv[1:]]
+    asyncio.run(main(*arguments, *(8_000, 1_000, 2)[len(arguments) :]))

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 import muster
-from bench import live
+from bench import cluster as backlog
 from muster.api.core import Node, Pod
 from muster.api.decoding import decode
 from muster.api.objects import Objects
@@ -143,9 +143,9 @@ CASES: tuple[tuple[str, str, bytes], ...] = (
 def planning() -> None:
     """One plan after the other, of a thousand gangs that fit."""
     kinds = {"nodes": ("v1", "Node"), "groups": ("scheduling.run.ai/v2alpha2", "PodGroup"), "pods": ("v1", "Pod")}
-    gangs = [live.gang(i) for i in range(1_000)]
+    gangs = [backlog.gang(i) for i in range(1_000)]
     parts = {
-        "nodes": [live.numbered_node(i, 20) for i in range(1_000)],
+        "nodes": [backlog.numbered_node(i, 20) for i in range(1_000)],
         "groups": [gang[0] for gang in gangs],
         "pods": [pod for gang in gangs for pod in gang[1:]],
     }

@@ -77,6 +77,7 @@ def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         lifespan="off",
+        http="h11",
         ws="none",
         log_config=None,
         access_log=False,

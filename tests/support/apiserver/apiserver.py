@@ -59,6 +59,11 @@ class ApiServer:
         """What service accounts have asked for, a JSON object a line."""
         return self.folder / "audit.log"
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the running programs, by name."""
+        return {process.log.stem: process.pid for process in self._running}
+
     def start(self, definitions: Sequence[Mapping[str, Any]]) -> None:
         """Until it is ready and knows these kinds."""
         certificates(self.folder)

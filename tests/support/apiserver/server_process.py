@@ -29,6 +29,11 @@ class ServerProcess:
             preexec_fn=_die_with_parent,
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the running program."""
+        return self._process.pid
+
     def check(self) -> None:
         """NotStarted where it has ended."""
         if self._process.poll() is not None:

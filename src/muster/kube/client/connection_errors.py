@@ -6,9 +6,7 @@ Messages of the libraries are not passed on: they can hold headers, or the passw
 import ssl
 from typing import Final
 
-import aiohttp
-from yarl import URL
-
+from muster.kube.client.connector import ConnectFailed, ConnectTimeout, ProxyRefused
 from muster.kube.client.credentials import Access
 from muster.kube.client.proxy import redact_proxy
 from muster.kube.errors import ApiError, Unanswered
@@ -20,11 +18,12 @@ WRONG_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HA
 def to_api_error(error: Exception, request: str, access: Access) -> ApiError:
     """The error for the caller; `sent` is false only where the API server cannot have received the request."""
     match error:
-        case aiohttp.ClientHttpProxyError():
-            return Unanswered(503, f"{_proxy(access)}: {_refused(error.status)}", sent=False)
-        case aiohttp.ClientConnectorError():
-            return Unanswered(503, f"{_peer(error, access)}: {_unreachable(error)}", sent=False)
-        case aiohttp.ConnectionTimeoutError():
+        case ProxyRefused(status=status):
+            return Unanswered(503, f"{_proxy(access)}: {_refused(status)}", sent=False)
+        case ConnectFailed(cause=cause, at_proxy=at_proxy):
+            peer = _proxy(access) if at_proxy else access.server
+            return Unanswered(503, f"{peer}: {_unreachable(cause)}", sent=False)
+        case ConnectTimeout():
             return Unanswered(504, f"{access.server}: cannot be reached in time{_through(access)}", sent=False)
         case TimeoutError():
             return Unanswered(504, f"{request}: no answer in time", sent=True)
@@ -43,27 +42,21 @@ def _through(access: Access) -> str:
     return f" through its proxy {redact_proxy(access.proxy)}" if access.proxy else ""
 
 
-def _peer(error: aiohttp.ClientConnectorError, access: Access) -> str:
-    """The end of the connection; through a proxy, only TLS reaches the API server."""
-    proxy = URL(access.proxy)
-    return _proxy(access) if (error.host, error.port) == (proxy.raw_host, proxy.port) else access.server
-
-
 def _refused(status: int) -> str:
     if status == 407:
         return "asks for another user name and password (407)"
     return f"refuses the connection ({status})"
 
 
-def _unreachable(error: aiohttp.ClientConnectorError) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _untrusted(error.certificate_error)
-    return f"cannot be reached: {error.os_error.strerror or 'no answer'}"
+def _unreachable(cause: OSError) -> str:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return _untrusted(cause)
+    return f"cannot be reached: {cause.strerror or 'no answer'}"
 
 
-def _untrusted(error: Exception) -> str:
-    cause = error.verify_message.rstrip(".") if isinstance(error, ssl.SSLCertVerificationError) else "no reason given"
-    match getattr(error, "verify_code", 0):
+def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    cause = error.verify_message.rstrip(".") or "no reason given"
+    match error.verify_code:
         case code if code in WRONG_NAME:
             return (
                 f"its certificate is for another name ({cause}): see `server` and `tls-server-name` of the kubeconfig"

@@ -50,10 +50,10 @@ class Access(Struct, frozen=True):
         """Whether the API server will refuse it."""
         return self.expires is not None and datetime.now(UTC) >= self.expires
 
-    def build_tls_context(self) -> ssl.SSLContext | bool:
-        """What aiohttp takes as `ssl`; True for plain HTTP, where aiohttp ignores it."""
+    def build_tls_context(self) -> ssl.SSLContext | None:
+        """What connections use; None: plain HTTP."""
         if urlsplit(self.server).scheme != "https":
-            return True
+            return None
         context = self._trust_authority()
         if self.certificate:
             certificate, key = self.certificate

@@ -7,22 +7,21 @@ how many other requests are in flight: a request that waited here for a connecti
 import asyncio
 import math
 import random
-import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-import aiohttp
 from msgspec import Struct
-from multidict import CIMultiDict
-from yarl import URL
 
 from muster.api.resources import LEASES
 from muster.errors import InputError
+from muster.kube.client.connection import ConnectionLost, HttpConnection, HttpResponse
 from muster.kube.client.connection_errors import to_api_error
+from muster.kube.client.connection_pool import ConnectionPool
+from muster.kube.client.connector import ConnectFailed, ConnectTimeout, ProxyRefused, bracketed, proxy_headers
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.responses import is_retryable, parse_error, request_backoff, retry_after_seconds
 from muster.kube.errors import ApiError, Unanswered, is_refused_by_budget, may_have_been_applied
@@ -34,8 +33,7 @@ READS: Final = ("GET", "HEAD")
 LEASES_PATH: Final = f"/apis/{LEASES.group}/"
 APPLIED: Final = b'{"kind":"Status"}'  # in place of a response that was lost
 REJECTED_UNREAD: Final = (401, 403, 429)  # the API server did not look at the object
-PROXY_STEPS: Final = 3  # a connection, a tunnel, and TLS to the API server
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # a dead peer is detected in 40 s
+FAILURES: Final = (ConnectionLost, ConnectFailed, ConnectTimeout, ProxyRefused, TimeoutError, OSError, ValueError)
 
 
 class Request(Struct, frozen=True):
@@ -100,9 +98,9 @@ class Connections:
 
     def __init__(self, access: Access) -> None:
         tls = access.build_tls_context()
-        self._leases, self._others = _session(tls), _session(tls)
+        self._leases, self._others = ConnectionPool(tls), ConnectionPool(tls)
 
-    def session(self, request: Request) -> aiohttp.ClientSession:
+    def pool(self, request: Request) -> ConnectionPool:
         """The pool for a request."""
         return self._leases if request.path.startswith(LEASES_PATH) else self._others
 
@@ -110,6 +108,40 @@ class Connections:
         """Closes both pools."""
         await self._leases.close()
         await self._others.close()
+
+
+class RequestHeads:
+    """The first lines of requests; what is the same for all of one access is encoded once."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        server, proxy = urlsplit(access.server), urlsplit(access.proxy)
+        is_forwarded = bool(access.proxy) and server.scheme == "http"  # a proxy needs the whole address
+        self._base = access.server if is_forwarded else server.path
+        host = bracketed(server.hostname or "") + (f":{server.port}" if server.port is not None else "")
+        headers = [("Host", host), *access.headers, ("Accept", JSON), ("User-Agent", AGENT)]
+        headers += proxy_headers(proxy) if is_forwarded else ()
+        self._fixed = "".join(_header(*each) for each in headers)
+
+    def encode(self, request: Request) -> bytes:
+        """A request as bytes; ValueError where it cannot be one."""
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        target = f"{self._base}{request.path}{query}"
+        if not target.isascii() or not target.isprintable() or " " in target:
+            raise ValueError(target)
+        body = request.body
+        if body is None:
+            length = "" if request.is_read or request.method == "DELETE" else "Content-Length: 0\r\n"
+        else:
+            length = f"Content-Type: {request.media}\r\nContent-Length: {len(body)}\r\n"
+        return f"{request.method} {target} HTTP/1.1\r\n{self._fixed}{length}\r\n".encode("latin-1") + (body or b"")
+
+
+def _header(name: str, value: str) -> str:
+    """ValueError where a value would become another header."""
+    if not value.isprintable() or any(ord(letter) > 255 for letter in value):
+        raise ValueError(name)
+    return f"{name}: {value}\r\n"
 
 
 class Http:
@@ -128,6 +160,7 @@ class Http:
         self._held_back_until = -math.inf
         self._connections: list[Connections] = []
         self._access: Access | None = None
+        self._heads: RequestHeads | None = None
         self._fingerprint: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
@@ -157,24 +190,33 @@ class Http:
 
     async def send_once(self, request: Request) -> bytes:
         """The same in one attempt."""
-        response = await self._respond(request, self.limits.answer_seconds)
-        try:
-            return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            raise Unanswered(504, f"{request}: the answer broke off", sent=True) from None
-        finally:
-            response.release()
+        access = await self._credentials.current_access()
+        response = await self._send(access, request, self.limits.answer_seconds)
+        if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
+            response = await self._send(newer, request, self.limits.answer_seconds)
+        if response.is_success:
+            return response.body
+        raise self._error(request, response)
 
     def hold_back(self, error: ApiError, seconds: float) -> None:
         """Holds all writes back for as long as an overloaded API server asks, where one write cannot wait so long."""
         if error.status == 429 and not is_refused_by_budget(error) and "retryAfterSeconds" in error.details:
             self._held_back_until = max(self._held_back_until, self._clock() + seconds)
 
-    async def open(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
-        """A response that is streamed; the caller closes it."""
-        response = await self._retry(lambda: self._respond(request, silence_seconds), request)
-        _keep_alive(response)
-        return response
+    async def open(self, request: Request, silence_seconds: float) -> HttpConnection:
+        """A connection that streams a response; the caller aborts it."""
+        return await self._retry(lambda: self._open_once(request, silence_seconds), request)
+
+    async def _open_once(self, request: Request, silence_seconds: float) -> HttpConnection:
+        access = await self._credentials.current_access()
+        response, connection = await self._open_stream(access, request, silence_seconds)
+        if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
+            connection.abort()
+            response, connection = await self._open_stream(newer, request, silence_seconds)
+        if response.is_success:
+            return connection
+        connection.abort()
+        raise self._error(request, response)
 
     def retries(self, request: Request) -> RequestRetries:
         """How long and how often to retry; a read may take its time. ApiError 429 while writes are held back."""
@@ -199,92 +241,55 @@ class Http:
             await self._connections.pop().close()
         self._access, self._fingerprint = None, ()
 
-    async def _respond(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
-        access = await self._credentials.current_access()
-        response = await self._send(access, request, silence_seconds)
-        if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
-            response.release()
-            response = await self._send(newer, request, silence_seconds)
-        if 200 <= response.status < 300:
-            return response
-        raise await self._error(request, response)
-
-    async def _error(self, request: Request, response: aiohttp.ClientResponse) -> ApiError:
-        try:
-            body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            body = b""
-        finally:
-            response.release()
-        error = parse_error(response.status, body, str(request), response.headers.get("Retry-After", ""))
+    def _error(self, request: Request, response: HttpResponse) -> ApiError:
+        error = parse_error(response.status, response.body, str(request), response.retry_after)
         if error.status == 401 and (failure := self._credentials.failure):
             return ApiError(401, error.reason, f"{error.message}; the credentials cannot be read again: {failure}")
         return error
 
-    async def _send(self, access: Access, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
-        url = URL(f"{access.server}{request.path}?{urlencode(request.query)}".rstrip("?"), encoded=True)
-        headers = CIMultiDict([*access.headers, ("Accept", JSON), ("User-Agent", AGENT)])
-        if request.body is not None:
-            headers["Content-Type"] = request.media
-        connect = self.limits.connect_seconds
-        timeout = aiohttp.ClientTimeout(
-            total=None,
-            connect=PROXY_STEPS * connect if access.proxy else None,  # no other limit covers CONNECT
-            sock_connect=connect,
-            sock_read=silence_seconds,
-        )
+    async def _send(self, access: Access, request: Request, silence_seconds: float) -> HttpResponse:
         try:
-            session = (await self._connections_for(access)).session(request)
-            return await session.request(
-                request.method,
-                url,
-                data=request.body,
-                headers=headers,
-                timeout=timeout,
-                proxy=access.proxy or None,
-                server_hostname=access.server_name or None,
-                allow_redirects=False,  # credentials go to no other host
-            )
-        except InputError as error:
-            raise Unanswered(503, str(error), sent=False) from None
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if access is self._access:  # else a newer one is in use already
-                with suppress(InputError):  # files that cannot be used leave the connections as they are
-                    self._reload_certificates(access)
-            if isinstance(error, aiohttp.ClientSSLError):  # the kubeconfig itself may hold another CA by now
-                await self._credentials.renew(access)
-            raise to_api_error(error, str(request), access) from None
+            pool, data = await self._pool_for(access, request), self._encode(access, request)
+            return await pool.exchange(access, data, self.limits.connect_seconds, silence_seconds)
+        except (InputError, *FAILURES) as error:
+            raise await self._failure(error, access, request) from None
 
-    async def _connections_for(self, access: Access) -> Connections:
-        """The newest; the last but one is closed, as its requests are long over."""
+    async def _open_stream(
+        self, access: Access, request: Request, silence_seconds: float
+    ) -> tuple[HttpResponse, HttpConnection]:
+        try:
+            pool, data = await self._pool_for(access, request), self._encode(access, request)
+            return await pool.open_stream(access, data, self.limits.connect_seconds, silence_seconds)
+        except (InputError, *FAILURES) as error:
+            raise await self._failure(error, access, request) from None
+
+    async def _failure(self, error: Exception, access: Access, request: Request) -> ApiError:
+        """The error for the caller; certificates that were replaced are used from now on."""
+        if isinstance(error, InputError):
+            return Unanswered(503, str(error), sent=False)
+        if access is self._access:  # else a newer one is in use already
+            with suppress(InputError):  # files that cannot be used leave the connections as they are
+                self._reload_certificates(access)
+        if isinstance(error, ConnectFailed) and isinstance(error.cause, ssl.SSLError):
+            await self._credentials.renew(access)  # the kubeconfig itself may hold another CA by now
+        return to_api_error(error, str(request), access)
+
+    def _encode(self, access: Access, request: Request) -> bytes:
+        if self._heads is None or self._heads.access is not access:
+            self._heads = RequestHeads(access)
+        return self._heads.encode(request)
+
+    async def _pool_for(self, access: Access, request: Request) -> ConnectionPool:
+        """Of the newest connections; the last but one are closed, as their requests are long over."""
         if access is not self._access:
             self._reload_certificates(access)
-        self._access = access
+            self._access = access
         while len(self._connections) > 2:
             await self._connections.pop(0).close()
-        return self._connections[-1]
+        return self._connections[-1].pool(request)
 
     def _reload_certificates(self, access: Access) -> None:
         """New connections use certificates that were replaced."""
         if (fingerprint := access.fingerprint()) != self._fingerprint:
             self._connections.append(Connections(access))
             self._fingerprint = fingerprint
-
-
-def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(ssl=tls, limit=0)
-    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    session._retry_connection = False  # it would send a deletion twice, unnoticed
-    return session
-
-
-def _keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Detects a peer that is gone: a watch may be silent for minutes."""
-    transport = response.connection.transport if response.connection else None
-    tcp = transport.get_extra_info("socket") if transport else None
-    if tcp is None:
-        return
-    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            tcp.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, cast, get_args
 
-import aiohttp
 import msgspec
 from msgspec import Struct
 
+from muster.kube.client.connection import ConnectionLost, HttpConnection
 from muster.kube.client.http import Http, Request
 from muster.kube.client.responses import NOT_JSON, is_object, parse_watch_error, request_backoff
 from muster.kube.cluster import Change, Raw
@@ -51,7 +51,7 @@ class ClientWatch:
     def __init__(self, http: Http, path: str, query: Mapping[str, str], since: str) -> None:
         self._http, self._path, self._query = http, path, query
         self.since = since
-        self._stream: aiohttp.ClientResponse | None = None
+        self._stream: HttpConnection | None = None
         self._opened_at = 0.0
 
     async def open(self) -> None:
@@ -70,10 +70,7 @@ class ClientWatch:
     def close(self) -> None:
         """Drops the connection: what is still in flight on it is of no use."""
         if self._stream is not None:
-            connection = self._stream.connection
-            if connection is not None and connection.transport is not None:
-                connection.transport.abort()  # TLS would wait for the peer to close
-            self._stream.close()
+            self._stream.abort()
             self._stream = None
 
     async def changes(self) -> AsyncGenerator[Change, None]:
@@ -106,7 +103,7 @@ class ClientWatch:
         buffer = b""
         assert self._stream is not None
         try:
-            async for chunk in self._stream.content.iter_any():
+            async for chunk in self._stream.chunks():
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 for line in lines:
                     yield line
@@ -114,7 +111,7 @@ class ClientWatch:
                     raise ApiError(
                         500, "InternalError", f"watch {self._path}: a line of more than {LONGEST_LINE} bytes"
                     )
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except (ConnectionLost, TimeoutError, OSError):
             return
 
     def _change(self, line: bytes) -> Change:

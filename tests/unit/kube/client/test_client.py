@@ -688,7 +688,7 @@ async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:
             each.cancel()
         await asyncio.gather(*bindings, return_exceptions=True)
         lines = client._http._connections[0]
-        assert lines.session(Request("GET", "/apis/coordination.k8s.io/v1/leases")) is not lines.session(
+        assert lines.pool(Request("GET", "/apis/coordination.k8s.io/v1/leases")) is not lines.pool(
             Request("GET", "/api/v1/pods")
         )
 

@@ -1,0 +1,313 @@
+"""Connections to an API server: what is sent, when a response is complete, and when a connection is used again."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from muster.embedded import tls
+from muster.kube.client import connection, connection_pool
+from muster.kube.client.connection import ConnectionLost
+from muster.kube.client.connection_pool import ConnectionPool
+from muster.kube.client.credentials import Access, Credentials
+from muster.kube.client.http import Http, Request
+from muster.kube.errors import ApiError, Unanswered
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class ScriptedServer:
+    """Sends these bytes for each request on a connection, and counts connections."""
+
+    def __init__(self, *replies: bytes, is_closing: bool = False) -> None:
+        self.replies, self.is_closing = replies, is_closing
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                for reply in self.replies:
+                    writer.write(reply)
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+                if self.is_closing:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def listening(peer: Peer) -> AsyncIterator[str]:
+    async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def pooled(server: ScriptedServer) -> AsyncIterator[tuple[ConnectionPool, Access]]:
+    async with listening(server.serve) as address:
+        pool = ConnectionPool(None)
+        try:
+            yield pool, Access(address)
+        finally:
+            await pool.close()
+
+
+async def exchanged(*replies: bytes, is_closing: bool = False) -> tuple[int, bytes]:
+    async with pooled(ScriptedServer(*replies, is_closing=is_closing)) as (pool, access):
+        response = await pool.exchange(access, GET, 5.0, 5.0)
+        return response.status, response.body
+
+
+# responses ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_may_come_in_any_pieces() -> None:
+    assert await exchanged(*(OK[i : i + 1] for i in range(len(OK)))) == (200, b"ok")
+
+
+async def test_a_body_may_be_chunked() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert await exchanged(head, b"3\r\nabc\r\n", b"2\r\nde\r\n0\r\n\r\n") == (200, b"abcde")
+
+
+async def test_a_body_without_a_length_ends_with_its_connection() -> None:
+    assert await exchanged(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", is_closing=True) == (200, b"all of it")
+
+
+async def test_a_provisional_response_is_no_response() -> None:
+    assert await exchanged(b"HTTP/1.1 100 Continue\r\n\r\n", OK) == (200, b"ok")
+
+
+async def test_a_response_without_a_body_is_complete() -> None:
+    assert await exchanged(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, b"")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\nContent-",
+        b"",
+        b"220 smtp.test ready\r\n",
+    ],
+)
+async def test_half_a_response_is_none(reply: bytes) -> None:
+    with pytest.raises(ConnectionLost):
+        await exchanged(reply, is_closing=True)
+
+
+# connections ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_is_used_again() -> None:
+    """A handshake costs as much as ten bindings."""
+    server = ScriptedServer(OK)
+    async with pooled(server) as (pool, access):
+        for _ in range(5):
+            await pool.exchange(access, GET, 5.0, 5.0)
+    assert (server.connections, len(server.requests)) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"),
+        OK.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        OK + b"and more",  # of no request
+    ],
+)
+async def test_a_connection_that_the_peer_does_not_keep_is_not_used_again(reply: bytes) -> None:
+    server = ScriptedServer(reply)
+    async with pooled(server) as (pool, access):
+        for _ in range(2):
+            assert (await pool.exchange(access, GET, 5.0, 5.0)).body == b"ok"
+            await asyncio.sleep(0.05)
+    assert server.connections == 2
+
+
+async def test_a_connection_that_was_idle_for_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer would close it just when the next request is on its way."""
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0.05)
+    server = ScriptedServer(OK)
+    async with pooled(server) as (pool, access):
+        await pool.exchange(access, GET, 5.0, 5.0)
+        await asyncio.sleep(0.3)
+        assert not pool._idle
+        assert not pool._open
+        await pool.exchange(access, GET, 5.0, 5.0)
+    assert server.connections == 2
+
+
+async def test_a_request_that_is_given_up_closes_its_connection() -> None:
+    """Its late response must not be taken for that of the next request."""
+    server = ScriptedServer()
+    async with pooled(server) as (pool, access):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await pool.exchange(access, GET, 5.0, 5.0)
+        server.replies = (OK,)
+        assert (await pool.exchange(access, GET, 5.0, 5.0)).body == b"ok"
+    assert server.connections == 2
+
+
+async def test_silence_ends_a_request_and_any_byte_is_a_sign_of_life() -> None:
+    slow = ScriptedServer(*(OK[i : i + 1] for i in range(len(OK))))  # about 0.4 s in all
+    async with pooled(slow) as (pool, access):
+        assert (await pool.exchange(access, GET, 5.0, 0.2)).status == 200
+    async with pooled(ScriptedServer()) as (pool, access):
+        with pytest.raises(TimeoutError):
+            await pool.exchange(access, GET, 5.0, 0.1)
+
+
+async def test_a_stream_that_is_not_read_makes_the_peer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, and nothing is lost."""
+    monkeypatch.setattr(connection, "MOST_BUFFERED", 10_000)
+    size, sent = 20_000_000, 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        while sent < size:
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+            sent += 10_000
+        writer.close()
+
+    async with listening(flood) as address:
+        pool = ConnectionPool(None)
+        head, stream = await pool.open_stream(Access(address), GET, 5.0, 5.0)
+        assert head.status == 200
+        await asyncio.sleep(0.3)
+        assert stream._buffered < 2_000_000
+        assert sent < size
+        assert sum([len(chunk) async for chunk in stream.chunks()]) == size
+        await pool.close()
+
+
+# requests -------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def client(access: Access) -> AsyncIterator[Http]:
+    http = Http(Credentials(lambda: access))
+    try:
+        yield http
+    finally:
+        await http.close()
+
+
+async def test_a_request_has_these_lines() -> None:
+    server = ScriptedServer(OK)
+    async with listening(server.serve) as address:
+        access = Access(f"{address}/clusters/c1", (("Authorization", "Bearer t"),))
+        async with client(access) as http:
+            await http.call(Request("GET", "/api", {"limit": "5", "continue": "a b&c"}))
+    host = address.removeprefix("http://")
+    assert server.requests[0].decode().split("\r\n") == [
+        "GET /clusters/c1/api?limit=5&continue=a+b%26c HTTP/1.1",
+        f"Host: {host}",
+        "Authorization: Bearer t",
+        "Accept: application/json",
+        "User-Agent: muster",
+        "",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("access", "path"),
+    [
+        (Access("http://127.0.0.1:1", (("Authorization", "Bearer a\r\nX: b"),)), "/"),
+        (Access("http://127.0.0.1:1", (("Impersonate-User", "名"),)), "/"),
+        (Access("http://127.0.0.1:1"), "/a b"),
+        (Access("http://127.0.0.1:1"), "/a\r\nX: b"),
+    ],
+)
+async def test_what_would_become_another_line_is_not_sent(access: Access, path: str) -> None:
+    async with client(access) as http:
+        with pytest.raises(ApiError, match="not a request that can be sent") as caught:
+            await http.send_once(Request("GET", path))
+    assert caught.value.status == 400
+
+
+# proxies --------------------------------------------------------------------------------------------------------------
+
+
+class TunnelProxy:
+    """Opens tunnels, as proxies do for CONNECT, and remembers what it was asked for."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.heads: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
+        await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("is_secured", [False, True], ids=["http", "https"])
+async def test_requests_reach_the_api_server_through_a_proxy(
+    tmp_path: Path, is_secured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a tunnel of its own kind; the API server's certificate is verified by the API server's name."""
+    generated = tls.generate(["127.0.0.1", "api.test"], datetime.now(UTC))
+    (tmp_path / "ca").write_bytes(generated.authority)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))  # what the system trusts, for the proxy
+    context = tls.server_context(generated, tmp_path)
+    server = ScriptedServer(OK)
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context) as api_server:
+        proxy = TunnelProxy(api_server.sockets[0].getsockname()[1])
+        secured = context if is_secured else None
+        async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=secured) as listener:
+            address = f"{'https' if is_secured else 'http'}://u%40:p@127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+            async with client(Access("https://api.test:6443", ca=str(tmp_path / "ca"), proxy=address)) as http:
+                assert [await http.send_once(Request("GET", "/x")) for _ in range(2)] == [b"ok", b"ok"]
+    assert len(server.requests) == 2
+    (head,) = proxy.heads
+    assert head.startswith("CONNECT api.test:6443 HTTP/1.1\r\nHost: api.test:6443\r\n")
+    assert "Proxy-Authorization: Basic dUA6cA==\r\n" in head  # u@:p
+
+
+async def test_a_proxy_for_plain_http_gets_the_whole_address() -> None:
+    server = ScriptedServer(OK)
+    async with listening(server.serve) as proxy:
+        async with client(Access("http://api.test:8080/base", proxy=proxy.replace("//", "//u:p@"))) as http:
+            assert await http.send_once(Request("GET", "/x")) == b"ok"
+    lines = server.requests[0].decode().split("\r\n")
+    assert lines[0] == "GET http://api.test:8080/base/x HTTP/1.1"
+    assert lines[1] == "Host: api.test:8080"
+    assert "Proxy-Authorization: Basic dTpw" in lines
+
+
+async def test_a_host_that_does_not_answer_was_sent_nothing() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with client(Access(f"http://127.0.0.1:{unused.getsockname()[1]}")) as http:
+            with pytest.raises(Unanswered, match="cannot be reached: Connect call failed|Connection refused") as caught:
+                await http.send_once(Request("POST", "/"))
+    assert not caught.value.sent
