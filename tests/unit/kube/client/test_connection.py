@@ -295,8 +295,9 @@ async def test_requests_reach_the_api_server_through_a_proxy(
 
 async def test_a_proxy_for_plain_http_gets_the_whole_address() -> None:
     server = ScriptedServer(OK)
-    async with listening(server.serve) as proxy:
-        async with client(Access("http://api.test:8080/base", proxy=proxy.replace("//", "//u:p@"))) as http:
+    async with listening(server.serve) as address:
+        access = Access("http://api.test:8080/base", proxy=address.replace("//", "//u:p@"))
+        async with client(access) as http:
             assert await http.send_once(Request("GET", "/x")) == b"ok"
     lines = server.requests[0].decode().split("\r\n")
     assert lines[0] == "GET http://api.test:8080/base/x HTTP/1.1"
@@ -308,6 +309,6 @@ async def test_a_host_that_does_not_answer_was_sent_nothing() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         async with client(Access(f"http://127.0.0.1:{unused.getsockname()[1]}")) as http:
-            with pytest.raises(Unanswered, match="cannot be reached: Connect call failed|Connection refused") as caught:
+            with pytest.raises(Unanswered, match=r"cannot be reached: Connect") as caught:
                 await http.send_once(Request("POST", "/"))
     assert not caught.value.sent
