@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from muster.api.resources import Resource
+from muster.kube.stored_object import Raw as Raw
+from muster.kube.stored_object import StoredObject, raw_of, version_of
 
-Raw = dict[str, Any]
 PatchType = Literal[
     "application/merge-patch+json",
     "application/json-patch+json",
@@ -24,23 +25,33 @@ PatchType = Literal[
 class Listing(Struct, frozen=True):
     """Objects at one moment; a watch resumes at `resource_version`."""
 
-    items: tuple[Raw, ...]
+    stored: tuple[StoredObject, ...]
     resource_version: str
     more: str = ""  # continue token of the next page; empty: this is the last one
     remaining: int = 0  # how many follow on other pages; 0: none, or not known
+
+    @property
+    def items(self) -> tuple[Raw, ...]:
+        """The objects as plain values."""
+        return tuple(map(raw_of, self.stored))
 
 
 class Change(Struct, frozen=True):
     """One event of a watch. BOOKMARK: nothing changed up to this resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: Raw
+    stored: StoredObject
     is_reopened: bool = False  # a bookmark of the client itself: it resumed the watch, and received nothing yet
+
+    @property
+    def object(self) -> Raw:
+        """The object as a plain value."""
+        return raw_of(self.stored)
 
     @property
     def resource_version(self) -> str:
         """Where a watch resumes after it."""
-        return str(self.object["metadata"]["resourceVersion"])
+        return version_of(self.stored)[1]
 
 
 class Cluster(Protocol):

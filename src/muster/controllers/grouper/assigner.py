@@ -21,10 +21,10 @@ from muster.controllers.grouper.owner_cache import OwnerCache
 from muster.grouping.eligibility import has_our_group, is_grouped
 from muster.grouping.group import Assignment, assign
 from muster.grouping.owners import Missing, OwnersUnsynced, walk_owners
-from muster.grouping.pod_reader import read_pod
 from muster.grouping.table import KINDS, KindRule
 from muster.grouping.types import Owner, Ungrouped, WorkloadPod
-from muster.kube.cluster import Cluster, Raw
+from muster.kube.cluster import Cluster
+from muster.kube.stored_object import StoredObject, identity, scheduler_of
 
 log = structlog.get_logger()
 INTERNAL_ERROR = Ungrouped(
@@ -64,21 +64,18 @@ class Assigner:
         """Whether every pod is assigned, as far as its owners are known."""
         return not self._dirty
 
-    def put(self, raw: Raw) -> None:
-        """A pod is new, or has changed."""
-        if not self.is_ours(raw):
-            self.drop(raw)
-            return
-        pod = read_pod(raw)
-        name = key(pod.metadata)
+    def put(self, pod: WorkloadPod) -> None:
+        """A pod of ours is new, or has changed."""
+        meta = pod.metadata
+        name, parts = key(meta), (meta.namespace, meta.name)
         before = self.members.get(name)
         if before is not None and before.pod == pod:
             return
         if not self.is_grouped(pod):
-            self.drop(raw)
+            self.drop(parts)
             return
         if before is not None and before.pod.metadata.uid != pod.metadata.uid:
-            self.drop(raw)
+            self.drop(parts)
             before = None
         after = replace(before, pod=pod) if before else GroupedPod(pod, seen_at=self._clock())
         self.members.put(after)
@@ -92,18 +89,16 @@ class Assigner:
         """Whether the grouper chooses the PodGroup of a pod."""
         return self._is_in_scope(pod.metadata.namespace) and is_grouped(pod, self._schedulers)
 
-    def is_ours(self, raw: Raw) -> bool:
+    def is_ours(self, stored: StoredObject) -> bool:
         """A cheap test before anything is decoded: most pods may be for other schedulers (N6)."""
-        is_in_scope = self._is_in_scope(raw["metadata"].get("namespace", ""))
-        return is_in_scope and (raw.get("spec") or {}).get("schedulerName") in self._schedulers
+        return self._is_in_scope(identity(stored)[0]) and scheduler_of(stored) in self._schedulers
 
     def _is_in_scope(self, namespace: str) -> bool:
         return not self._namespaces or namespace in self._namespaces
 
-    def drop(self, raw: Raw) -> None:
-        """A pod is gone, or is not ours."""
-        meta = raw["metadata"]
-        member = self.members.drop(f"{meta.get('namespace') or names.DEFAULT_NAMESPACE}/{meta['name']}")
+    def drop(self, name: tuple[str, str]) -> None:
+        """A pod is gone, or is not ours; by namespace and name."""
+        member = self.members.drop(f"{name[0] or names.DEFAULT_NAMESPACE}/{name[1]}")
         if member is not None:
             self._assigned(member, None)
 

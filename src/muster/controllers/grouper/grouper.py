@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from muster.api import names
+from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
 from muster.config.settings import PodGrouping
@@ -33,12 +34,13 @@ from muster.controllers.grouper.members import GroupedPod
 from muster.controllers.grouper.other_groupers import chosen_by_another
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
-from muster.grouping.pod_reader import read_pod
-from muster.grouping.types import Ungrouped
-from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
-from muster.kube.cluster import Cluster, Raw
+from muster.grouping.pod_reader import trim_pod
+from muster.grouping.types import Ungrouped, WorkloadPod
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
+from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
+from muster.kube.stored_object import identity, read_object
 from muster.kube.work_queue import WorkQueue
 
 log = structlog.get_logger()
@@ -115,21 +117,25 @@ class Grouper:
 
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:
-            case ObjectUpdated(object=raw) if not self._is_left_alone(raw):
-                self.assigner.put(raw)
-                member = self.assigner.members.get("/".join(identity(raw)))
+            case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
+                pod = trim_pod(read_object(stored, WorkloadPod))
+                if self._is_left_alone(pod):
+                    self.assigner.drop(identity(stored))
+                    return
+                self.assigner.put(pod)
+                member = self.assigner.members.get(key(pod.metadata))
                 if member is not None and member.gang in self._records:
                     self._records[member.gang].confirm(member)
-            case ObjectUpdated(object=raw) | ObjectDeleted(object=raw):
-                self.assigner.drop(raw)
+            case ObjectUpdated(stored=stored) | ObjectDeleted(stored=stored):
+                self.assigner.drop(identity(stored))
             case _:
                 return
 
-    def _is_left_alone(self, raw: Raw) -> bool:
+    def _is_left_alone(self, pod: WorkloadPod) -> bool:
         """Whether another grouper chose the PodGroup of a pod of ours, which then says so."""
-        why = chosen_by_another(raw, self._pod_group) if self.assigner.is_ours(raw) else None
+        why = chosen_by_another(pod.metadata, self._pod_group)
         if why is not None and self._leadership.leading:
-            self.reports.add(read_pod(raw).metadata, why, False, self._leadership.term)
+            self.reports.add(pod.metadata, why, False, self._leadership.term)
         return why is not None
 
     def _group_changed(self, event: ReflectorEvent) -> None:

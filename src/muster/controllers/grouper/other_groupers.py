@@ -9,21 +9,20 @@ import re
 from collections.abc import Callable
 
 from muster.api import names
+from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
 from muster.grouping.types import Ungrouped
-from muster.kube.cluster import Raw
 
 GENERATED_NAME = re.compile(r"pg-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-.+)?")  # with the uid of an owner
 
 
-def chosen_by_another(raw: Raw, pod_group: Callable[[str], PodGroup | None]) -> Ungrouped | None:
+def chosen_by_another(meta: ObjectMeta, pod_group: Callable[[str], PodGroup | None]) -> Ungrouped | None:
     """Why a pod of ours is left alone; None: no other grouper chose its PodGroup, as far as the cache knows."""
-    meta = raw["metadata"]
-    notes = meta.get("annotations") or {}
+    notes = meta.annotations
     name = notes.get(names.POD_GROUP)
-    if not name or not isinstance(name, str):
+    if not name:
         return None
-    group = pod_group(f"{meta.get('namespace') or names.DEFAULT_NAMESPACE}/{name}")
+    group = pod_group(f"{meta.namespace or names.DEFAULT_NAMESPACE}/{name}")
     if names.GROUPED_BY in notes:  # we chose one: it was changed to one that is not ours
         is_anothers = group is not None and names.GROUPED_BY not in group.metadata.annotations
     else:

@@ -14,9 +14,9 @@ from muster.kube.cache.reflector import (
     ObjectUpdated,
     Reflector,
     ReflectorHealth,
-    identity,
 )
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.stored_object import identity
 
 FORBIDDEN, NO_SUCH_KIND = (401, 403), (404, 405)
 

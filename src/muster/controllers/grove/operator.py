@@ -23,6 +23,7 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership
+from muster.kube.stored_object import HeadMeta, StoredObject, head_of, raw_of
 from muster.workloads.types import Controller
 
 log = structlog.get_logger()
@@ -72,20 +73,22 @@ def controllers_of(settings: GroveOperator, schedulers: Sequence[str]) -> Mappin
     return operator(replace(own, startup_image=settings.startup_image) if settings.startup_image else own)
 
 
-def kept(schedulers: Container[str], resource: Resource, raw: Raw) -> Raw | None:
+def kept(schedulers: Container[str], resource: Resource, stored: StoredObject) -> Raw | None:
     """What of an object is kept; None: it is none of ours."""
+    if resource == PODS and not _is_of_clique(head_of(stored).metadata):
+        return None
+    raw = raw_of(stored)
     metadata = raw["metadata"]
     if resource == NODES:
         return {"metadata": {name: metadata[name] for name in NODE_FIELDS if name in metadata}}
-    if resource == PODS and not _is_of_clique(metadata):
-        return None
     if resource == POD_CLIQUE_SETS and not is_ours(raw, schedulers):
         return None
     return {**raw, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def _is_of_clique(metadata: Raw) -> bool:
+def _is_of_clique(meta: HeadMeta) -> bool:
     """Whether a pod has the operator's label, or a PodClique as its controller: labels may be taken off."""
+    metadata: Raw = {"labels": meta.labels, "ownerReferences": meta.owner_references}
     if texts(metadata, "labels").get(names.MANAGED_BY) == names.GROVE_OPERATOR:
         return True
     controllers = (owner for owner in items(metadata, "ownerReferences") if owner.get("controller"))

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.core import Node, Pod
-from muster.api.decoding import decode
 from muster.api.meta import Wire
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
-from muster.kube.cache.interning import PodInterner, strip_annotations
-from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
-from muster.kube.cluster import Raw
+from muster.kube.cache.interning import PodInterner, strip
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
+from muster.kube.stored_object import StoredObject, identity, read_object
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.validation.pods.membership import OURS
@@ -55,15 +54,16 @@ class Cache:
         stored, self.echo = self._stored[struct], False
         after: Wire | None
         match event:
-            case ObjectUpdated(object=raw):
-                after = self._read(raw, struct)
-                before = stored.get(identity(raw))
+            case ObjectUpdated(stored=received):
+                after, name = self._read(received, struct), identity(received)
+                before = stored.get(name)
                 has_changed = before != after
                 if has_changed:
-                    stored[identity(raw)] = after
+                    stored[name] = after
                     self.echo = before is not None and self._is_expected(before, after)
-            case ObjectDeleted(object=raw):
-                before, after = stored.pop(identity(raw), None), None
+            case ObjectDeleted(stored=received):
+                name = identity(received)
+                before, after = stored.pop(name, None), None
                 has_changed = before is not None
             case _:
                 return False
@@ -73,7 +73,7 @@ class Cache:
             if struct is Pod:
                 self._pods_by_gang.update(_as_pod(before), _as_pod(after))
             if struct in self._unfolded:
-                self._unfolded[struct][identity(raw)] = None
+                self._unfolded[struct][name] = None
             self.version += 1
         return has_changed
 
@@ -83,9 +83,9 @@ class Cache:
             return self._assumed.get(key(after.metadata)) == after
         return _without_own_writes(before) == _without_own_writes(after)
 
-    def _read(self, raw: Raw, struct: type[Wire]) -> Wire:
-        decoded, _ = decode(_without_version(raw), struct)
-        return self._interner.intern(decoded) if isinstance(decoded, Pod) else strip_annotations(decoded)
+    def _read(self, received: StoredObject, struct: type[Wire]) -> Wire:
+        decoded = read_object(received, struct)
+        return self._interner.intern(decoded) if isinstance(decoded, Pod) else strip(decoded)
 
     @property
     def objects(self) -> Objects:
@@ -192,8 +192,3 @@ def _to_key(name: tuple[str, str]) -> str:
 def _split(name: str) -> tuple[str, str]:
     namespace, _, last = name.partition("/")
     return namespace, last
-
-
-def _without_version(raw: Raw) -> Raw:
-    """Without `resourceVersion`, which differs after every write."""
-    return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "resourceVersion"}}

@@ -12,20 +12,24 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
-from muster.api.meta import Wire
+from muster.api.meta import ObjectMeta, Wire
 
 T = TypeVar("T")
 READ_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING)  # of pods
 MAX_PARTS = 50_000  # parts that are remembered; beyond it the table starts again, and parts in use stay in use
 
 
-def strip_annotations(decoded: Wire) -> Wire:
-    """Nodes, volumes, claims, classes and namespaces without annotations that no rule reads: agents write many."""
+def strip(decoded: Wire) -> Wire:
+    """Without `resourceVersion`, which differs after every write.
+
+    Nodes, volumes, claims, classes and namespaces also without annotations that no rule reads: agents write many.
+    """
+    meta: ObjectMeta = decoded.metadata  # type: ignore[attr-defined]  # every watched kind has it
     if isinstance(decoded, Node | PersistentVolume | PersistentVolumeClaim | StorageClass | Namespace):
-        node = decoded.metadata.annotations.get(names.SELECTED_NODE, "")
+        node = meta.annotations.get(names.SELECTED_NODE, "")
         read = {names.SELECTED_NODE: node} if node and isinstance(decoded, PersistentVolumeClaim) else {}
-        return replace(decoded, metadata=replace(decoded.metadata, annotations=read, owner_references=()))
-    return decoded
+        meta = replace(meta, annotations=read, owner_references=())
+    return replace(decoded, metadata=replace(meta, resource_version=""))
 
 
 class PodInterner:
@@ -42,6 +46,7 @@ class PodInterner:
             replace(
                 meta,
                 generate_name="",
+                resource_version="",
                 namespace=sys.intern(meta.namespace),
                 labels=self._shared("labels", meta.labels),
                 annotations=self._shared("annotations", annotations),

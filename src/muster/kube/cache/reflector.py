@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from muster.api.resources import Resource
 from muster.kube.backoff import Backoff
-from muster.kube.cluster import Change, Cluster, Listing, Raw
+from muster.kube.cluster import Change, Cluster, Listing
 from muster.kube.errors import ApiError
+from muster.kube.stored_object import Raw, StoredObject, identity, raw_of, version_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,13 +32,23 @@ CUT_SHORT = ApiError(503, "ServiceUnavailable", "the watch ended as soon as it h
 class ObjectUpdated(Struct, frozen=True):
     """An object is new, or differs from what was received before."""
 
-    object: Raw
+    stored: StoredObject
+
+    @property
+    def object(self) -> Raw:
+        """The object as a plain value."""
+        return raw_of(self.stored)
 
 
 class ObjectDeleted(Struct, frozen=True):
     """An object is gone. Where the deletion itself was missed, only its identity is left."""
 
-    object: Raw
+    stored: StoredObject
+
+    @property
+    def object(self) -> Raw:
+        """The object as a plain value."""
+        return raw_of(self.stored)
 
 
 class ListCompleted(Struct, frozen=True):
@@ -149,21 +160,21 @@ class ReceivedObjects:
             case "BOOKMARK":
                 return
             case "DELETED":
-                self._versions.pop(identity(change.object), None)
-                yield ObjectDeleted(change.object)
+                self._versions.pop(identity(change.stored), None)
+                yield ObjectDeleted(change.stored)
             case _:
-                yield from self.differences(change.object)
+                yield from self.differences(change.stored)
 
-    def differences(self, raw: Raw) -> Iterator[ReflectorEvent]:
+    def differences(self, stored: StoredObject) -> Iterator[ReflectorEvent]:
         """Nothing where it was received like this; a deletion first where another object had this name before."""
-        key, version = identity(raw), _version(raw)
+        key, version = identity(stored), version_of(stored)
         before = self._versions.get(key)
         if before == version:
             return
         if before is not None and before[0] != version[0]:
             yield self._deleted(key)
         self._versions[key] = version
-        yield ObjectUpdated(raw)
+        yield ObjectUpdated(stored)
 
     def missing(self, listed: Container[tuple[str, str]]) -> Iterator[ObjectDeleted]:
         """Deletions of everything that a complete list does not hold."""
@@ -255,9 +266,9 @@ class Reflector:
         while True:
             page = await self._unless_relist(self._page, limit, after)
             self.health.received()
-            for raw in page.items:
-                listed.add(identity(raw))
-                for event in self._received.differences(raw):
+            for stored in page.stored:
+                listed.add(identity(stored))
+                for event in self._received.differences(stored):
                     yield event
             after = page.more
             if not after:
@@ -320,14 +331,3 @@ class Reflector:
 async def _next(changes: AsyncIterator[Change]) -> Change | None:
     """None: the API server ended the watch."""
     return await anext(changes, None)
-
-
-def identity(raw: Raw) -> tuple[str, str]:
-    """Namespace and name."""
-    meta = raw["metadata"]
-    return meta.get("namespace", ""), meta["name"]
-
-
-def _version(raw: Raw) -> tuple[str, str]:
-    meta = raw["metadata"]
-    return meta.get("uid", ""), meta.get("resourceVersion", "")

@@ -15,8 +15,9 @@ from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.paths import collection_path, creation_path, namespace_and_name, object_path
 from muster.kube.client.responses import check_confirmation, decode_body, is_object, unexpected_response
 from muster.kube.client.watch import open_watch
-from muster.kube.cluster import Change, Listing, PatchType, Raw
+from muster.kube.cluster import Change, Listing, PatchType
 from muster.kube.errors import ApiError
+from muster.kube.stored_object import EncodedObject, Raw
 
 PAGE: Final = 500  # objects of one request where the caller lists all
 MANAGER: Final = {"fieldManager": "muster"}
@@ -35,7 +36,7 @@ class _List(Struct, frozen=True):
     """Every field is required: something else must not pass for an empty list, or all objects would seem deleted."""
 
     metadata: _ListMeta
-    items: list[Raw] | None
+    items: list[msgspec.Raw] | None
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -78,7 +79,7 @@ class Kubernetes:
         if limit:
             return await self._page(resource, path, query, limit, after)
         page = await self._page(resource, path, query, PAGE, after)
-        items = [*page.items]
+        stored = [*page.stored]
         while page.more:
             try:
                 page = await self._page(resource, path, query, PAGE, page.more)
@@ -86,20 +87,16 @@ class Kubernetes:
                 if error.status != 410 or after:
                     raise
                 return await self._page(resource, path, query, 0, "")
-            items += page.items
-        return Listing(tuple(items), page.resource_version)
+            stored += page.stored
+        return Listing(tuple(stored), page.resource_version)
 
     async def _page(self, resource: Resource, path: str, query: Mapping[str, str], limit: int, after: str) -> Listing:
         page = {"limit": str(limit)} if limit else {}
         page |= {"continue": after} if after else {}
         listed = decode_body(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
-        items = listed.items or ()
-        if not all(map(is_object, items)):
-            raise unexpected_response(path)
-        for raw in items:  # API servers leave them out in lists of built-in kinds
-            raw.setdefault("apiVersion", resource.api_version)
-            raw.setdefault("kind", resource.kind)
-        return Listing(tuple(items), listed.metadata.resource_version, listed.metadata.continue_)
+        kind = (resource.api_version, resource.kind)
+        stored = decode_body(lambda items: tuple(EncodedObject(item, kind) for item in items), listed.items or (), path)
+        return Listing(stored, listed.metadata.resource_version, listed.metadata.continue_)
 
     def watch(
         self, resource: Resource, since: str, namespace: str = "", *, labels: str = "", fields: str = ""

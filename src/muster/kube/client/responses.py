@@ -14,6 +14,7 @@ from muster.kube.backoff import Backoff
 from muster.kube.cluster import Raw
 from muster.kube.errors import REASONS, ApiError, Unanswered, is_refused_by_budget
 
+B = TypeVar("B")
 T = TypeVar("T")
 TRANSIENT = (500, 502, 503, 504)
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 10.0  # of the backoff between the attempts of one request
@@ -65,7 +66,7 @@ def _error(report: _Status, status: int, request: str, retry_after: str = "") ->
     return ApiError(status, reason, report.message or f"{request}: {reason}", details)
 
 
-def decode_body(decode: Callable[[bytes], T], body: bytes, request: str) -> T:
+def decode_body(decode: Callable[[B], T], body: B, request: str) -> T:
     """The body as a value; 500 where it is not one of that type."""
     try:
         return decode(body)

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from muster.kube.client.connection import ConnectionLost, HttpConnection
 from muster.kube.client.http import Http, Request
-from muster.kube.client.responses import NOT_JSON, is_object, parse_watch_error, request_backoff
-from muster.kube.cluster import Change, Raw
+from muster.kube.client.responses import NOT_JSON, parse_watch_error, request_backoff
+from muster.kube.cluster import Change
 from muster.kube.errors import ApiError
+from muster.kube.stored_object import EncodedObject, Raw
 
 STREAM_SECONDS: Final = (240, 300)  # the API server ends a stream after it; spread, so that not all end at once
 GRACE_SECONDS: Final = 30
@@ -25,10 +26,23 @@ TYPES: Final = get_args(Change.__annotations__["type"])
 
 class _Event(Struct, frozen=True):
     type: str
-    object: Raw
+    object: msgspec.Raw
+
+
+class _BookmarkMeta(Struct, frozen=True, rename="camel"):
+    resource_version: str
+
+
+class _Bookmark(Struct, frozen=True):
+    metadata: _BookmarkMeta
 
 
 _decode = msgspec.json.Decoder(_Event).decode
+
+
+def _decode_bookmark(data: msgspec.Raw) -> Raw:
+    """Nothing but a version."""
+    return {"metadata": {"resourceVersion": msgspec.json.decode(data, type=_Bookmark).metadata.resource_version}}
 
 
 @asynccontextmanager
@@ -117,20 +131,16 @@ class ClientWatch:
     def _change(self, line: bytes) -> Change:
         try:
             event = _decode(line)
+            if event.type not in TYPES:
+                raise parse_watch_error(msgspec.json.decode(event.object), f"watch {self._path}")
+            stored = _decode_bookmark(event.object) if event.type == "BOOKMARK" else EncodedObject(event.object)
         except NOT_JSON:
             raise self._not_an_event() from None
-        if event.type not in TYPES:
-            raise parse_watch_error(event.object, f"watch {self._path}")
-        change = Change(cast("Any", event.type), event.object)
-        if not _has_version(event.object) or (change.type != "BOOKMARK" and not is_object(event.object)):
+        change = Change(cast("Any", event.type), stored)
+        if not change.resource_version:
             raise self._not_an_event()
         self.since = change.resource_version
         return change
 
     def _not_an_event(self) -> ApiError:
         return ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event")
-
-
-def _has_version(raw: Raw) -> bool:
-    meta = raw.get("metadata")
-    return isinstance(meta, dict) and isinstance(version := meta.get("resourceVersion"), str) and version != ""

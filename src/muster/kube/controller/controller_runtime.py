@@ -29,6 +29,7 @@ from muster.kube.controller.owner_events import OwnerEvents
 from muster.kube.controller.status_queue import StatusQueue
 from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
+from muster.kube.stored_object import StoredObject, raw_of, version_of
 from muster.kube.work_queue import WorkQueue
 from muster.workloads.conditions import timestamp
 from muster.workloads.table import CONTROLLERS
@@ -59,7 +60,7 @@ class ControllerRuntime:
         now: Callable[[], datetime] = _now,
         leadership: Leadership | None = None,
         fed: Collection[Resource] = (),
-        keep: Callable[[Resource, Raw], Raw | None] = lambda _, raw: raw,
+        keep: Callable[[Resource, StoredObject], Raw | None] = lambda _, stored: raw_of(stored),
         field_manager: str = FIELD_MANAGER,
         workers: int = WORKERS,
         is_busy: Callable[[], bool] = lambda: False,
@@ -143,10 +144,10 @@ class ControllerRuntime:
         if resource not in self._fed and resource not in self._reflectors:
             return
         match received:
-            case ObjectUpdated(object=raw) if (kept := self._keep(resource, raw)) is not None:
+            case ObjectUpdated(stored=stored) if (kept := self._keep(resource, stored)) is not None:
                 self.cache.observe(resource, kept)
-            case ObjectUpdated(object=raw):
-                self.cache.forget(raw)
+            case ObjectUpdated(stored=stored):
+                self.cache.forget(version_of(stored)[0])
             case ObjectDeleted(object=raw):
                 self.cache.observe_deletion(raw)
             case ListCompleted():

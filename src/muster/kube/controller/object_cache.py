@@ -80,9 +80,9 @@ class ObjectCache:
         self._unconfirmed.pop(raw["metadata"].get("uid", ""), None)
         self._put(resource, raw)
 
-    def forget(self, raw: Raw) -> None:
+    def forget(self, uid: str) -> None:
         """An object is not to be kept any more."""
-        if (key := self._keys.get(raw["metadata"].get("uid", ""))) is not None:
+        if (key := self._keys.get(uid)) is not None:
             self._drop(key)
 
     def observe_deletion(self, raw: Raw) -> None:

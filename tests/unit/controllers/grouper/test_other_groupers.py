@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from muster.api.meta import ObjectMeta
 from muster.api.resources import POD_GROUPS, PODS, REPLICA_SETS
 from muster.controllers.grouper.other_groupers import chosen_by_another
+from muster.grouping.pod_reader import read_pod
 from muster.kube.cluster import Raw
 from tests.support.live.faults import Faulty
 from tests.support.live.grouping import GroupingWorld, reference
@@ -115,10 +117,11 @@ async def test_two_groupers_that_disagree_do_not_write_for_ever() -> None:
     ],
 )
 def test_a_name_with_a_uid_was_generated(name: str, is_generated: bool) -> None:
-    raw = {"metadata": {"name": "a", "annotations": {"pod-group-name": name}}}
-    assert (chosen_by_another(raw, lambda _: None) is not None) == is_generated
+    meta = ObjectMeta(name="a", annotations={"pod-group-name": name})
+    assert (chosen_by_another(meta, lambda _: None) is not None) == is_generated
 
 
 @pytest.mark.parametrize("notes", [None, {}, {"pod-group-name": 7}, {"pod-group-name": None}])
 def test_annotations_of_any_form_are_read(notes: Any) -> None:
-    assert chosen_by_another({"metadata": {"name": "a", "annotations": notes}}, lambda _: None) is None
+    pod = read_pod({"metadata": {"name": "a", "annotations": notes}})
+    assert chosen_by_another(pod.metadata, lambda _: None) is None

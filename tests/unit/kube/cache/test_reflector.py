@@ -127,9 +127,9 @@ def names(events: Iterable[ReflectorEvent]) -> list[str]:
 
 def _name(event: ReflectorEvent) -> str:
     match event:
-        case ObjectUpdated(raw):
+        case ObjectUpdated(object=raw):
             return f"+{raw['metadata']['name']}{raw['metadata']['resourceVersion']}"
-        case ObjectDeleted(raw):
+        case ObjectDeleted(object=raw):
             return f"-{raw['metadata']['name']}"
         case ListCompleted(version):
             return f"={version}"
