@@ -71,7 +71,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     gangs: tuple[Gang, ...]
     pods: Mapping[str, Pod]  # of every scheduler, by namespace/name
     classes: tuple[PodClass, ...]
-    class_of: dict[str, int]  # pending and placed pods of gangs, by namespace/name
+    class_of: Mapping[str, int]  # pending and placed pods of gangs, by namespace/name
     unsupported: tuple[str, ...]  # of every class: a rule that placement does not support, or empty
     node_index: dict[str, int]
     ready: NDArray[np.bool_]  # nodes that are ready, or have no such condition

@@ -4,7 +4,7 @@ Fields that muster does not read are dropped when an object is decoded, and equa
 snapshot is equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -24,6 +24,8 @@ from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.validation.pods.membership import OURS
 from muster.validation.pods.pods_by_gang import PodsByGang
+
+COUNTED = (Pod, PodGroup)  # one by one, as they change
 
 
 def _all(_object: Pod | PodGroup) -> bool:
@@ -91,8 +93,7 @@ class Cache:
     def objects(self) -> Objects:
         """Everything, as a value."""
         if self._objects is None:
-            fields: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in self._stored}
-            self._objects = Objects(**fields)
+            self._objects = self._select(self._stored)
         return self._objects
 
     def _list(self, struct: type[Wire]) -> tuple[Wire, ...]:
@@ -154,7 +155,12 @@ class Cache:
     @property
     def _rest(self) -> Objects:
         """Everything but pods and PodGroups."""
-        return replace(self.objects, pods=(), pod_groups=())
+        return self._select(struct for struct in self._stored if struct not in COUNTED)
+
+    def _select(self, structs: Iterable[type[Wire]]) -> Objects:
+        """The objects of these kinds, as a value."""
+        fields: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in structs}
+        return Objects(**fields)
 
     def _forward_pod(self, name: str) -> None:
         stored = self.pod(name)

@@ -18,7 +18,7 @@ from muster.api.podgroup import PodGroup
 from muster.model.gang.builder import build_gang
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, holds_resources, pod_state
-from muster.model.incremental.interned_demands import DemandKinds, Signatures
+from muster.model.incremental.interned_demands import DemandKinds, PodClassNumbers, Signatures, SignedPods
 from muster.model.incremental.node_sums import Ints, NodeSums, Usage
 from muster.model.incremental.shared_columns import SharedColumns
 from muster.model.inter_pod_rules import collect_rules, has_anti_affinity, rules_of, selected_label_keys
@@ -59,6 +59,7 @@ class IncrementalSnapshot:
         self._groups: dict[str, PodGroup] = {}
         self._pods_by_gang = PodsByGang()
         self._gangs: dict[str, Gang] = {}
+        self._gang_order: list[str] | None = None  # names of gangs; None: to be sorted
         self._members: dict[str, frozenset[str]] = {}  # by gang: pods in its leaves, and leftovers
         self._changed_pods: set[str] = set()
         self._changed_gangs: set[str] = set()
@@ -71,11 +72,12 @@ class IncrementalSnapshot:
     def _reset(self) -> None:
         """Forget every count."""
         self._kinds, self._signatures, self._sums = DemandKinds(), Signatures(), NodeSums()
+        self._rows: tuple[NodeTable | None, Ints] = (None, allocatable_of((), ()))  # of the nodes of a table
         self._counted: dict[str, CountedPod] = {}
         self._pending: set[str] = set()  # pods of gangs
         self._placed: set[str] = set()
         self._pending_kinds: Counter[int] = Counter()
-        self._signature_of: dict[str, int] = {}  # of pending and placed pods, without special ones
+        self._signed = SignedPods()  # pending and placed pods, without special ones
         self._unsigned: set[str] = set()  # those of them whose signatures are not known yet
         self._label_keys: frozenset[str] = frozenset()  # labels that these signatures contain
         self._special: set[str] = set()  # pods with host ports or anti-affinity
@@ -143,6 +145,8 @@ class IncrementalSnapshot:
         """Build a gang again, and note the pods for which that makes a difference."""
         group, pods = self._groups.get(name), self._pods_by_gang.names(name)
         if (group is None) is (name in self._gangs):
+            self._gang_order = None
+        if (group is None) is (name in self._gangs):
             self._changed_pods.update(pods)  # the gang is new, or gone
         if group is None:
             self._gangs.pop(name, None)
@@ -160,7 +164,7 @@ class IncrementalSnapshot:
         before = self._counted.pop(name, None)
         if before is not None:
             self._note_change(before, -1, changes)
-        self._signature_of.pop(name, None)
+        self._signed.drop(name)
         for names in (self._special, self._with_rules, self._pending, self._placed, self._unsigned):
             names.discard(name)
         pod = self._pods.get(name)
@@ -205,15 +209,15 @@ class IncrementalSnapshot:
     def snapshot(self, rest: Objects, now: datetime | None = None) -> Snapshot:
         """The cluster with all pods and PodGroups received so far, and all other objects from `rest`."""
         self.fold(rest)
-        table, rows = self._node_table, self._sums.rows_of(self._node_table.index)
+        table, rows = self._node_table, self._rows_of_nodes()
         shared = self._shared_columns()
         columns = self._columns(rows, shared)
         column_index = {name: i for i, name in enumerate(columns)}
         used, terminating, used_by_gangs = self._lay_out(rows, columns, column_index, shared)
-        signature_of = self._sign(shared, self._sums.has_pods_outside(rows))
+        signature_of, in_use = self._sign(shared, self._sums.has_pods_outside(rows))
         signatures = self._signatures.signatures
-        waiting = {signatures[signature_of[name]] for name in self._pending}
-        examples = {signatures[i]: self._signatures.examples[i] for i in set(signature_of.values())}
+        waiting = {signatures[i] for i in {signature_of[name] for name in self._pending}}
+        examples = {signatures[i]: self._signatures.examples[i] for i in in_use}
         classes, index = build_classes(examples, waiting, column_index)
         class_numbers = [index.get(signature, -1) for signature in signatures]
         guarded = [self._pods[name] for name in self._special if self._is_bound(name)]
@@ -227,10 +231,10 @@ class IncrementalSnapshot:
             terminating=terminating,
             used_outside_gangs=used - used_by_gangs,
             topologies=self._topologies,
-            gangs=tuple(self._gangs[name] for name in sorted(self._gangs)),
-            pods=dict(self._pods),
+            gangs=self._sorted_gangs(),
+            pods=self._pods.copy(),
             classes=classes,
-            class_of={name: class_numbers[i] for name, i in signature_of.items()},
+            class_of=PodClassNumbers(signature_of, class_numbers),
             unsupported=tuple(unsupported_rule(pods.pod) for pods in classes),
             node_index=table.index,
             ready=table.ready,
@@ -276,19 +280,30 @@ class IncrementalSnapshot:
                         array[node, column_index[column]] += amount
         return used, terminating, used_by_gangs
 
-    def _sign(self, shared: SharedColumns, is_node_missing: bool) -> dict[str, int]:
-        """The signatures of pods that are pending, or placed on nodes that exist."""
+    def _rows_of_nodes(self) -> Ints:
+        """The rows of all nodes; the same array while nodes are the same."""
+        if self._rows[0] is not self._node_table:
+            self._rows = (self._node_table, self._sums.rows_of(self._node_table.index))
+        return self._rows[1]
+
+    def _sorted_gangs(self) -> tuple[Gang, ...]:
+        if self._gang_order is None:
+            self._gang_order = sorted(self._gangs)
+        return tuple(map(self._gangs.__getitem__, self._gang_order))
+
+    def _sign(self, shared: SharedColumns, is_node_missing: bool) -> tuple[dict[str, int], set[int]]:
+        """The signatures of pods that are pending, or placed on nodes that exist; and all that occur."""
         with_rules = (self._pods[name] for name in self._with_rules if name in self._pending or self._is_bound(name))
         label_keys = selected_label_keys(with_rules)
         if label_keys != self._label_keys:
-            self._signature_of, self._label_keys = {}, label_keys
+            self._signed, self._label_keys = SignedPods(), label_keys
             self._unsigned = (self._pending | self._placed) - self._special
         for name in self._unsigned:
             counted, pod = self._counted[name], self._pods[name]
             signature = (self._kinds.demands[counted.kind], *visible_labels(pod, label_keys))
-            self._signature_of[name] = self._signatures.number_of(signature, pod, self._kinds.requests[counted.kind])
+            self._signed.sign(name, self._signatures.number_of(signature, pod, self._kinds.requests[counted.kind]))
         self._unsigned = set()
-        signature_of = dict(self._signature_of)
+        signature_of, in_use = self._signed.numbers.copy(), self._signed.in_use
         for name in shared.requests:
             if name not in self._pending and name not in self._placed:
                 continue
@@ -296,9 +311,13 @@ class IncrementalSnapshot:
             requests = {**self._kinds.requests[self._counted[name].kind], **shared.requests[name]}
             signature = (encode_demands(pod, requests), *visible_labels(pod, label_keys))
             signature_of[name] = self._signatures.number_of(signature, pod, requests)
+            in_use.add(signature_of[name])
         if is_node_missing:
-            return {name: i for name, i in signature_of.items() if name in self._pending or self._is_bound(name)}
-        return signature_of
+            signature_of = {
+                name: i for name, i in signature_of.items() if name in self._pending or self._is_bound(name)
+            }
+            in_use = set(signature_of.values())
+        return signature_of, in_use
 
     def _allocatable_in(self, columns: tuple[str, ...]) -> Ints:
         """The allocatable resources in these columns; the same array while nodes and columns are the same."""

@@ -1,6 +1,7 @@
 """Demands and signatures of pods, each kept once under a number."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api.core import Pod
 from muster.model.snapshot import Signature, encode_demands, node_requests
@@ -42,3 +43,51 @@ class Signatures:
             self.signatures.append(signature)
             self.examples.append((pod, requests))
         return number
+
+
+class SignedPods:
+    """The signature of each pod, and how many pods have each."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self._pods: Counter[int] = Counter()
+
+    def sign(self, name: str, signature: int) -> None:
+        """A pod has this signature, and no other."""
+        self.drop(name)
+        self.numbers[name] = signature
+        self._pods[signature] += 1
+
+    def drop(self, name: str) -> None:
+        """A pod has none, or is gone."""
+        signature = self.numbers.pop(name, None)
+        if signature is not None:
+            self._pods[signature] -= 1
+            if not self._pods[signature]:
+                del self._pods[signature]
+
+    @property
+    def in_use(self) -> set[int]:
+        """Signatures that some pod has."""
+        return set(self._pods)
+
+
+class PodClassNumbers(Mapping[str, int]):
+    """The class of each pod, by its signature: looked up when it is asked for, as most of 100,000 pods never are."""
+
+    __slots__ = ("_classes", "_signatures")
+
+    def __init__(self, signatures: Mapping[str, int], classes: Sequence[int]) -> None:
+        self._signatures, self._classes = signatures, classes
+
+    def __getitem__(self, name: str) -> int:
+        return self._classes[self._signatures[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._signatures
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._signatures)
+
+    def __len__(self) -> int:
+        return len(self._signatures)
