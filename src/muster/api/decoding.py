@@ -51,14 +51,15 @@ def decode(raw: Any, kind: type[T]) -> tuple[T, tuple[Misfit, ...]]:
 def decode_json(data: msgspec.Raw | bytes, kind: type[T]) -> T:
     """The struct that JSON describes, in one pass; equal to `decode` of the same value."""
     try:
-        struct: T = _json_decoder(kind).decode(data)
+        struct: T = json_decoder(kind).decode(data)
         return struct
     except msgspec.ValidationError:
         return decode(msgspec.json.decode(data), kind)[0]
 
 
 @cache
-def _json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Decodes JSON into a struct in one pass; ValidationError at the first misfit."""
     return msgspec.json.Decoder(kind, dec_hook=_hook)
 
 

@@ -5,7 +5,7 @@ is larger than an int64 is capped, as Kubernetes does.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -42,11 +42,23 @@ def parse_exact(text: str | float) -> Fraction:
 
 
 def parse_resources(raw: object) -> Resources:
-    """A resource list from the wire."""
+    """A resource list from the wire; the same value for equal lists, of which a cluster has few."""
     if not isinstance(raw, dict):
         raise ValueError("expected amounts by resource name")
+    items = tuple(raw.items())
+    if all(type(value) is str for _, value in items):  # 1, 1.0 and True would be one key
+        return _parse_texts(items)
+    return _parse_items(items)
+
+
+@lru_cache(maxsize=4096)
+def _parse_texts(items: tuple[tuple[str, str], ...]) -> Resources:
+    return _parse_items(items)
+
+
+def _parse_items(items: Iterable[tuple[object, object]]) -> Resources:
     amounts = Resources()
-    for name, value in raw.items():
+    for name, value in items:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, str | int | float):

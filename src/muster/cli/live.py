@@ -18,7 +18,7 @@ from muster.api.codec import Document
 from muster.api.core import Pod
 from muster.api.names import LAST_APPLIED
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects
-from muster.api.resources import Resource
+from muster.api.resources import PODS, Resource
 from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
@@ -27,10 +27,12 @@ from muster.grouping.pod_reader import pod_of
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
+from muster.kube.stored_object import EncodedObject
 from muster.reporting.grouping import DEFAULT_SCHEDULER
 
 T = TypeVar("T")
 Reduce = Callable[[list[Document]], T]
+ReducePage = Callable[[Resource, Listing], T]
 PAGE = 500
 QUIET_SECONDS = 5.0  # then a note says what the verb waits for
 INSTALLED = {"PodGroup": "PodGroups", "Queue": "Queues", "Topology": "Topologies"}  # by `muster crds`
@@ -40,15 +42,22 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
     """Everything that planning reads; pods without fields that no rule reads."""
     interner = PodInterner()
 
-    def decode(page: list[Document]) -> Objects:
-        decoded = codec.objects(page)
+    def decode(resource: Resource, page: Listing) -> Objects:
+        pods = _exact_pods(page) if resource == PODS else ()
+        decoded = Objects(pods=pods) if pods else codec.objects(documents(resource, page))
         return replace(decoded, pods=tuple(_with_owners(interner.intern(pod), pod) for pod in decoded.pods))
 
-    pages = list(chain.from_iterable(read(kubeconfig, context, decode).values()))
+    pages = list(chain.from_iterable(_read_pages(kubeconfig, context, decode).values()))
     kinds: dict[str, Any] = {
         field: tuple(chain.from_iterable(getattr(page, field) for page in pages)) for field in FIELDS.values()
     }
     return Objects(**kinds)
+
+
+def _exact_pods(page: Listing) -> tuple[Pod, ...]:
+    """The pods of a page in one pass; none where they came as plain values, or one has fields of wrong types."""
+    encoded = [stored for stored in page.stored if isinstance(stored, EncodedObject) and stored.is_exact]
+    return tuple(stored.read(Pod) for stored in encoded) if len(encoded) == len(page.stored) else ()
 
 
 def _with_owners(interned: Pod, pod: Pod) -> Pod:
@@ -62,6 +71,10 @@ def _with_owners(interned: Pod, pod: Pod) -> Pod:
 
 def read(kubeconfig: str | None, context: str | None, reduce: Reduce[T]) -> dict[Resource, list[T]]:
     """The reduced pages of each kind that planning reads. Notes on stderr name kinds that are not installed."""
+    return _read_pages(kubeconfig, context, of_documents(reduce))
+
+
+def _read_pages(kubeconfig: str | None, context: str | None, reduce: ReducePage[T]) -> dict[Resource, list[T]]:
     cluster = connect(kubeconfig, context)
     pages, missing = asyncio.run(_read(cluster, cluster.server, reduce))
     if missing:
@@ -91,7 +104,7 @@ def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str 
     printing.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
 
 
-async def _read(cluster: Cluster, server: str, reduce: Reduce[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
+async def _read(cluster: Cluster, server: str, reduce: ReducePage[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
     """The reduced pages by kind, and the kinds that are not installed."""
     pages: dict[Resource, list[T]] = {}
     missing: list[Resource] = []
@@ -99,7 +112,7 @@ async def _read(cluster: Cluster, server: str, reduce: Reduce[T]) -> tuple[dict[
         for resource in WATCHED_KINDS:
             try:
                 with _note_after_silence(f"waiting for {server} to list {resource.plural}"):
-                    pages[resource] = await list_pages(cluster, resource, reduce)
+                    pages[resource] = await _list_pages(cluster, resource, reduce)
             except ApiError as error:
                 if error.status != 404 or resource.kind not in INSTALLED:
                     raise unreadable(error, server, resource) from error
@@ -120,6 +133,11 @@ def _note_after_silence(text: str) -> Iterator[None]:
 
 
 async def list_pages(cluster: Cluster, resource: Resource, reduce: Reduce[T]) -> list[T]:
+    """The reduced pages of one kind."""
+    return await _list_pages(cluster, resource, of_documents(reduce))
+
+
+async def _list_pages(cluster: Cluster, resource: Resource, reduce: ReducePage[T]) -> list[T]:
     """List page by page; where the continue token expires on the way (410), list again in one piece."""
     pages: list[T] = []
     after = ""
@@ -131,13 +149,19 @@ async def list_pages(cluster: Cluster, resource: Resource, reduce: Reduce[T]) ->
                 raise
             pages.clear()
             page = await cluster.list(resource)
-        pages.append(reduce(_documents(resource, page)))
+        pages.append(reduce(resource, page))
         after = page.more
         if not after:
             return pages
 
 
-def _documents(resource: Resource, page: Listing) -> list[Document]:
+def of_documents(reduce: Reduce[T]) -> ReducePage[T]:
+    """Reduces a page as those of files."""
+    return lambda resource, page: reduce(documents(resource, page))
+
+
+def documents(resource: Resource, page: Listing) -> list[Document]:
+    """The objects of a page, as those of files."""
     typed = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [Document(f"{resource.plural}/{raw['metadata']['name']}", {**typed, **raw}) for raw in page.items]
 

@@ -15,11 +15,7 @@ FINISHED_PHASES = ("Succeeded", "Failed")
 
 def read_pod(raw: Raw) -> WorkloadPod:
     """The pod that a plain object describes; values of wrong types count as missing."""
-    return trim_pod(decode(raw, WorkloadPod)[0])
-
-
-def trim_pod(decoded: WorkloadPod) -> WorkloadPod:
-    """Without fields that grouping does not read."""
+    decoded, _ = decode(raw, WorkloadPod)
     return WorkloadPod(
         _read_metadata(decoded.metadata), replace(decoded.spec, node_name=""), _read_status(decoded.status.phase)
     )

@@ -1,64 +1,72 @@
 """Objects as an API server sends them. A watch brings thousands of pods a second, of which most fields are never read.
 
-Rule: only the head of an encoded object is decoded when it comes; consumers decode what they read, straight into their
-structs. `raw_of` decodes all of it, once, for those who need a plain value.
+Rule: an encoded object is decoded into one struct when it comes: what its consumers read of its kind, or only its head.
+`raw_of` decodes all of it, once, for those who need a plain value.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
-from msgspec import Meta, Struct
 
-from muster.api.decoding import decode, decode_json
-from muster.api.meta import Wire
+from muster.api.decoding import decode, decode_json, json_decoder
+from muster.api.meta import ObjectMeta, Wire
 
 Raw = dict[str, Any]
 T = TypeVar("T", bound=Wire)
 
 
-class HeadMeta(Struct, frozen=True, rename="camel", gc=False):
-    """What identifies an object, and what tells quickly whether it concerns a consumer."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    namespace: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    labels: Any = None
-    owner_references: Any = None
-
-
-class HeadSpec(Struct, frozen=True, rename="camel", gc=False):
+class HeadSpec(Wire, frozen=True):
     """Whose pod it is."""
 
-    scheduler_name: Any = None
+    scheduler_name: Any = ""
 
 
-class ObjectHead(Struct, frozen=True, gc=False):
-    """The head of an object: an API server may have stored it, as it has a name, and a `spec` is an object."""
+class ObjectHead(Wire, frozen=True):
+    """What identifies an object, and what tells quickly whether it concerns a consumer."""
 
-    metadata: HeadMeta
+    metadata: ObjectMeta = ObjectMeta()
     spec: HeadSpec | None = None
 
 
-_decode_head = msgspec.json.Decoder(ObjectHead).decode
-_decode_raw = msgspec.json.Decoder(Raw).decode
+class HeadStruct(Protocol):
+    """A struct that has a head as well."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Of every kind."""
 
 
 class EncodedObject:
-    """An object as JSON, with its head; `kind` is what API servers leave out in lists of built-in kinds."""
+    """An object as JSON, and as a struct; ValidationError where an API server cannot have stored it.
 
-    __slots__ = ("_data", "_kind", "_raw", "head")
+    `kind` is what API servers leave out in lists of built-in kinds.
+    """
 
-    def __init__(self, data: msgspec.Raw | bytes, kind: tuple[str, str] = ("", "")) -> None:
-        self.head: ObjectHead = _decode_head(data)
+    __slots__ = ("_data", "_kind", "_raw", "_struct", "is_exact")
+
+    def __init__(
+        self, data: msgspec.Raw | bytes, kind: tuple[str, str] = ("", ""), struct: type[Wire] = ObjectHead
+    ) -> None:
         self._data, self._kind = data, kind
         self._raw: Raw | None = None
+        self._struct, self.is_exact = _decode_object(data, struct)  # exact: every field fits its type
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Of the object."""
+        return cast("HeadStruct", self._struct).metadata
+
+    @property
+    def scheduler(self) -> object:
+        """`spec.schedulerName` of a pod."""
+        spec = getattr(self._struct, "spec", None)
+        return getattr(spec, "scheduler_name", "")
 
     @property
     def raw(self) -> Raw:
         """All of it; the same value every time."""
         if self._raw is None:
-            self._raw = _decode_raw(self._data)
+            self._raw = cast("Raw", msgspec.json.decode(self._data))
             for field, text in zip(("apiVersion", "kind"), self._kind, strict=True):
                 if text:
                     self._raw.setdefault(field, text)
@@ -66,7 +74,32 @@ class EncodedObject:
 
     def read(self, struct: type[T]) -> T:
         """As a struct; fields that do not fit keep their defaults."""
-        return decode_json(self._data, struct)
+        if not isinstance(self._struct, struct):
+            self._struct = decode_json(self._data, struct)
+        return self._struct
+
+
+def _decode_object(data: msgspec.Raw | bytes, struct: type[T]) -> tuple[T, bool]:
+    """A struct whose object has a name, and a `spec` that is an object; and whether all other fields fit as well."""
+    is_exact = True
+    try:
+        decoded: T = json_decoder(struct).decode(data)
+    except msgspec.ValidationError:
+        raw = msgspec.json.decode(data)
+        if not is_object(raw):
+            raise
+        decoded, misfits = decode(raw, struct)
+        is_exact = not misfits
+    if not cast("HeadStruct", decoded).metadata.name:
+        raise msgspec.ValidationError("it has no name")
+    return decoded, is_exact
+
+
+def is_object(raw: object) -> bool:
+    """Whether an API server may have stored it: it has a name, and a `spec` is an object."""
+    meta = raw.get("metadata") if isinstance(raw, dict) else None
+    named = isinstance(meta, dict) and isinstance(name := meta.get("name"), str) and name != ""
+    return named and isinstance(raw, dict) and isinstance(raw.get("spec") or {}, dict)
 
 
 StoredObject = Raw | EncodedObject
@@ -82,16 +115,16 @@ def read_object(stored: StoredObject, struct: type[T]) -> T:
     return stored.read(struct) if isinstance(stored, EncodedObject) else decode(stored, struct)[0]
 
 
-def head_of(stored: StoredObject) -> ObjectHead:
-    """The head of an object."""
-    return stored.head if isinstance(stored, EncodedObject) else msgspec.convert(stored, ObjectHead)
+def metadata_of(stored: StoredObject) -> ObjectMeta:
+    """Metadata of an object; fields that do not fit keep their defaults."""
+    return stored.metadata if isinstance(stored, EncodedObject) else decode(stored, ObjectHead)[0].metadata
 
 
 def identity(stored: StoredObject) -> tuple[str, str]:
     """Namespace and name."""
     if isinstance(stored, EncodedObject):
-        meta = stored.head.metadata
-        return meta.namespace or "", meta.name
+        meta = stored.metadata
+        return meta.namespace, meta.name
     metadata = stored["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
@@ -99,15 +132,12 @@ def identity(stored: StoredObject) -> tuple[str, str]:
 def version_of(stored: StoredObject) -> tuple[str, str]:
     """Uid and resourceVersion."""
     if isinstance(stored, EncodedObject):
-        meta = stored.head.metadata
-        return meta.uid or "", meta.resource_version or ""
+        meta = stored.metadata
+        return meta.uid, meta.resource_version
     metadata = stored["metadata"]
     return metadata.get("uid", ""), metadata.get("resourceVersion", "")
 
 
 def scheduler_of(stored: StoredObject) -> object:
     """`spec.schedulerName` of a pod."""
-    if isinstance(stored, EncodedObject):
-        spec = stored.head.spec
-        return spec.scheduler_name if spec is not None else None
-    return (stored.get("spec") or {}).get("schedulerName")
+    return stored.scheduler if isinstance(stored, EncodedObject) else (stored.get("spec") or {}).get("schedulerName")

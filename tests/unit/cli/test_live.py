@@ -25,6 +25,7 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
 from muster.kube.cluster import Listing, Raw
 from muster.kube.errors import ApiError
+from muster.kube.stored_object import EncodedObject, StoredObject
 from muster.validation.crds import own_crds
 
 SERVER = "https://cluster.example.com/prefix"
@@ -69,7 +70,7 @@ def names(page: list[Document]) -> list[str]:
 
 
 async def read(cluster: Served) -> tuple[dict[Resource, list[list[str]]], list[Resource]]:
-    return await live._read(cluster, SERVER, names)
+    return await live._read(cluster, SERVER, live.of_documents(names))
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ async def test_a_page_is_reduced_before_the_next_is_requested(monkeypatch: pytes
     def keep(page: list[Document]) -> tuple[int, int]:
         return cluster.lists.count("pods"), len(page)
 
-    pages, _ = await live._read(cluster, SERVER, keep)
+    pages, _ = await live._read(cluster, SERVER, live.of_documents(keep))
     assert pages[PODS] == [(1, 2), (2, 2), (3, 1)]
 
 
@@ -200,12 +201,38 @@ def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert first.spec.containers is second.spec.containers
 
 
-def test_values_of_a_wrong_type_are_reported_by_object_and_field(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+def encoded(raw: Raw) -> EncodedObject:
+    """As an API server sends it."""
+    return EncodedObject(msgspec.json.encode(raw), ("v1", "Pod"), Pod)
+
+
+def test_pods_are_the_same_however_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoded ones are decoded in one pass."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+    raw = {"metadata": {"name": "x", "namespace": "d", "ownerReferences": [owner]}, "spec": pod_spec()}
+    cluster, page = Served(), dict[str, Any]()
+
+    async def listing(resource: Resource, **_: Any) -> Listing:
+        return Listing((page["pod"],) if resource == PODS else (), "1")
+
+    monkeypatch.setattr(cluster, "list", listing)
+    monkeypatch.setattr(live, "connect_reader", lambda *_: cluster)
+    results = []
+    for page["pod"] in (raw, encoded(raw)):
+        results.append(live.objects(None, None).pods)
+    assert results[0] == results[1]
+    assert results[0][0].metadata.owner_references[0].kind == "ReplicaSet"
+
+
+@pytest.mark.parametrize("form", [dict, encoded], ids=["plain", "encoded"])
+def test_values_of_a_wrong_type_are_reported_by_object_and_field(
+    verb: Verb, monkeypatch: pytest.MonkeyPatch, form: Callable[[Raw], StoredObject]
+) -> None:
     cluster = Served()
     junk = {"metadata": {"name": "x", "namespace": "d"}, "spec": {"containers": "no"}}
 
     async def listing(resource: Resource, **_: Any) -> Listing:
-        return Listing((junk,) if resource == PODS else (), "1")
+        return Listing((form(junk),) if resource == PODS else (), "1")
 
     monkeypatch.setattr(cluster, "list", listing)
     result = verb(cluster, "plan")

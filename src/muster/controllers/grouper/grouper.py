@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from muster.api import names
+from muster.api.core import Pod
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
@@ -34,7 +35,7 @@ from muster.controllers.grouper.members import GroupedPod
 from muster.controllers.grouper.other_groupers import chosen_by_another
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
-from muster.grouping.pod_reader import trim_pod
+from muster.grouping.pod_reader import pod_of
 from muster.grouping.types import Ungrouped, WorkloadPod
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
 from muster.kube.cluster import Cluster
@@ -118,7 +119,7 @@ class Grouper:
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:
             case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
-                pod = trim_pod(read_object(stored, WorkloadPod))
+                pod = pod_of(read_object(stored, Pod))
                 if self._is_left_alone(pod):
                     self.assigner.drop(identity(stored))
                     return

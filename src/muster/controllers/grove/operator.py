@@ -14,7 +14,8 @@ import structlog
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.fields import items, text, texts
+from muster.api.fields import items, text
+from muster.api.meta import ObjectMeta
 from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GROUPS, PODS, TOPOLOGIES, Resource
 from muster.config.settings import GroveOperator
 from muster.grove.cliques.pod_specs import CliqueSettings
@@ -23,7 +24,7 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership
-from muster.kube.stored_object import HeadMeta, StoredObject, head_of, raw_of
+from muster.kube.stored_object import StoredObject, metadata_of, raw_of
 from muster.workloads.types import Controller
 
 log = structlog.get_logger()
@@ -75,7 +76,7 @@ def controllers_of(settings: GroveOperator, schedulers: Sequence[str]) -> Mappin
 
 def kept(schedulers: Container[str], resource: Resource, stored: StoredObject) -> Raw | None:
     """What of an object is kept; None: it is none of ours."""
-    if resource == PODS and not _is_of_clique(head_of(stored).metadata):
+    if resource == PODS and not _is_of_clique(metadata_of(stored)):
         return None
     raw = raw_of(stored)
     metadata = raw["metadata"]
@@ -86,13 +87,11 @@ def kept(schedulers: Container[str], resource: Resource, stored: StoredObject) -
     return {**raw, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def _is_of_clique(meta: HeadMeta) -> bool:
+def _is_of_clique(meta: ObjectMeta) -> bool:
     """Whether a pod has the operator's label, or a PodClique as its controller: labels may be taken off."""
-    metadata: Raw = {"labels": meta.labels, "ownerReferences": meta.owner_references}
-    if texts(metadata, "labels").get(names.MANAGED_BY) == names.GROVE_OPERATOR:
+    if meta.labels.get(names.MANAGED_BY) == names.GROVE_OPERATOR:
         return True
-    controllers = (owner for owner in items(metadata, "ownerReferences") if owner.get("controller"))
-    return any(owner.get("kind") == POD_CLIQUES.kind for owner in controllers)
+    return any(owner.controller and owner.kind == POD_CLIQUES.kind for owner in meta.owner_references)
 
 
 def is_ours(pcs: Raw, schedulers: Container[str]) -> bool:

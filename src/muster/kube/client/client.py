@@ -8,21 +8,25 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from muster.api.core import Pod
+from muster.api.meta import Wire
 from muster.api.resources import BINDINGS, EVICTIONS, NODES, PODS, Resource
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.paths import collection_path, creation_path, namespace_and_name, object_path
-from muster.kube.client.responses import check_confirmation, decode_body, is_object, unexpected_response
+from muster.kube.client.responses import check_confirmation, decode_body, unexpected_response
 from muster.kube.client.watch import open_watch
 from muster.kube.cluster import Change, Listing, PatchType
 from muster.kube.errors import ApiError
-from muster.kube.stored_object import EncodedObject, Raw
+from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, is_object
 
 PAGE: Final = 500  # objects of one request where the caller lists all
 MANAGER: Final = {"fieldManager": "muster"}
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
+
+STRUCTS: Final[Mapping[Resource, type[Wire]]] = {PODS: Pod}  # of kinds with many objects: decoded when they come
 
 _encode = msgspec.json.Encoder().encode
 
@@ -94,15 +98,18 @@ class Kubernetes:
         page = {"limit": str(limit)} if limit else {}
         page |= {"continue": after} if after else {}
         listed = decode_body(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
-        kind = (resource.api_version, resource.kind)
-        stored = decode_body(lambda items: tuple(EncodedObject(item, kind) for item in items), listed.items or (), path)
+        kind, struct = (resource.api_version, resource.kind), STRUCTS.get(resource, ObjectHead)
+        stored = decode_body(
+            lambda items: tuple(EncodedObject(item, kind, struct) for item in items), listed.items or (), path
+        )
         return Listing(stored, listed.metadata.resource_version, listed.metadata.continue_)
 
     def watch(
         self, resource: Resource, since: str, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Streams with bookmarks, resumed where they end."""
-        return open_watch(self._http, collection_path(resource, namespace), _selected(labels, fields), since)
+        path, struct = collection_path(resource, namespace), STRUCTS.get(resource, ObjectHead)
+        return open_watch(self._http, path, _selected(labels, fields), since, struct)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """One object."""

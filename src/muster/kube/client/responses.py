@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from muster.kube.backoff import Backoff
-from muster.kube.cluster import Raw
 from muster.kube.errors import REASONS, ApiError, Unanswered, is_refused_by_budget
 
 B = TypeVar("B")
@@ -82,13 +81,6 @@ def check_confirmation(body: bytes, request: str) -> None:
 def unexpected_response(request: str) -> ApiError:
     """A response that only looks like success. After a write: it may have been applied, or not."""
     return ApiError(500, "InternalError", f"{request}: the answer is not a Kubernetes object")
-
-
-def is_object(raw: Raw) -> bool:
-    """Whether an API server may have stored it: it has a name, and a `spec` is an object."""
-    meta = raw.get("metadata")
-    named = isinstance(meta, dict) and isinstance(name := meta.get("name"), str) and name != ""
-    return named and isinstance(raw.get("spec") or {}, dict)
 
 
 def is_retryable(error: ApiError, repeatable: bool) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, Final, cast, get_args
 import msgspec
 from msgspec import Struct
 
+from muster.api.meta import Wire
 from muster.kube.client.connection import ConnectionLost, HttpConnection
 from muster.kube.client.http import Http, Request
 from muster.kube.client.responses import NOT_JSON, parse_watch_error, request_backoff
 from muster.kube.cluster import Change
 from muster.kube.errors import ApiError
-from muster.kube.stored_object import EncodedObject, Raw
+from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, StoredObject
 
 STREAM_SECONDS: Final = (240, 300)  # the API server ends a stream after it; spread, so that not all end at once
 GRACE_SECONDS: Final = 30
@@ -47,10 +48,10 @@ def _decode_bookmark(data: msgspec.Raw) -> Raw:
 
 @asynccontextmanager
 async def open_watch(
-    http: Http, path: str, query: Mapping[str, str], since: str
+    http: Http, path: str, query: Mapping[str, str], since: str, struct: type[Wire] = ObjectHead
 ) -> AsyncIterator[AsyncIterator[Change]]:
     """Events after a resourceVersion, over as many streams as it takes; ApiError where it cannot be resumed."""
-    watch = ClientWatch(http, path, query, since)
+    watch = ClientWatch(http, path, query, since, struct)
     await watch.open()
     try:
         async with aclosing(watch.changes()) as changes:
@@ -62,8 +63,10 @@ async def open_watch(
 class ClientWatch:
     """One watch, and the resourceVersion it has reached."""
 
-    def __init__(self, http: Http, path: str, query: Mapping[str, str], since: str) -> None:
-        self._http, self._path, self._query = http, path, query
+    def __init__(
+        self, http: Http, path: str, query: Mapping[str, str], since: str, struct: type[Wire] = ObjectHead
+    ) -> None:
+        self._http, self._path, self._query, self._struct = http, path, query, struct
         self.since = since
         self._stream: HttpConnection | None = None
         self._opened_at = 0.0
@@ -133,7 +136,7 @@ class ClientWatch:
             event = _decode(line)
             if event.type not in TYPES:
                 raise parse_watch_error(msgspec.json.decode(event.object), f"watch {self._path}")
-            stored = _decode_bookmark(event.object) if event.type == "BOOKMARK" else EncodedObject(event.object)
+            stored = self._decode(event)
         except NOT_JSON:
             raise self._not_an_event() from None
         change = Change(cast("Any", event.type), stored)
@@ -141,6 +144,11 @@ class ClientWatch:
             raise self._not_an_event()
         self.since = change.resource_version
         return change
+
+    def _decode(self, event: _Event) -> StoredObject:
+        if event.type == "BOOKMARK":
+            return _decode_bookmark(event.object)
+        return EncodedObject(event.object, struct=self._struct)
 
     def _not_an_event(self) -> ApiError:
         return ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event")
