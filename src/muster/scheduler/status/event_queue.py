@@ -24,7 +24,7 @@ from muster.reporting import event_messages
 from muster.scheduler.observer import NoObserver, Observer
 
 log = structlog.get_logger()
-MOST_PODS, MOST_GROUPS = 4096, 1024  # events that wait to be sent
+MOST_PODS, MOST_GROUPS = 32_768, 8_192  # events that wait to be sent: those of a large backlog
 AT_ONCE = 4  # requests: few, as bindings come first
 ROUNDS = 16  # of so many requests, before bindings go first again
 GATHER_SECONDS = 0.1  # how long the events of one gang are collected into one
