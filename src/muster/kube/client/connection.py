@@ -47,6 +47,7 @@ class HttpConnection(asyncio.Protocol):
         self._received_at = 0.0
         self._silence_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_active = False  # a request is in flight, or a stream open
         self._paused = False
         self.idle_since = 0.0
         self.on_lost: Callable[[HttpConnection], None] = lambda _: None  # called once the socket is closed
@@ -117,8 +118,9 @@ class HttpConnection(asyncio.Protocol):
         self._begin(is_stream=is_stream)
         if self._transport is None or not self.is_open:
             raise ConnectionLost
+        self._is_active = True
         self._received_at, self._silence_seconds = self._loop.time(), silence_seconds
-        self._timer = self._loop.call_later(silence_seconds, self._look_for_silence)
+        self._watch_silence(silence_seconds)
         self._transport.write(data)
 
     async def _wait(self) -> None:
@@ -129,19 +131,26 @@ class HttpConnection(asyncio.Protocol):
 
     def _finish(self) -> HttpResponse:
         """The response; the connection may be used again where both ends keep it."""
-        self._stop_timer()
+        self._is_active = False
         if not self._is_kept:
             self.abort()
         self.idle_since = self._loop.time()
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         return HttpResponse(self._status, body, self._retry_after)
 
+    def _watch_silence(self, seconds: float) -> None:
+        """One timer serves many requests: it looks again when it fires."""
+        if self._timer is not None and self._timer.when() > self._loop.time() + seconds:
+            self._stop_timer()
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._look_for_silence)
+
     def _look_for_silence(self) -> None:
+        self._timer = None
         left = self._received_at + self._silence_seconds - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look_for_silence)
-        else:
-            self._timer = None
+        if self._is_active and left > 0:
+            self._watch_silence(left)
+        elif self._is_active:
             self._fail(TimeoutError())
 
     def _stop_timer(self) -> None:
@@ -171,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parses; a peer that sends something without a request is not to be trusted with another one."""
         self._received_at = self._loop.time()
-        if self._timer is None:
+        if not self._is_active:
             self._fail(ConnectionLost())
             return
         try:
