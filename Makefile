@@ -17,7 +17,7 @@ help:  ## list the verbs
 setup: .venv/.ready  ## install uv (if missing), Python packages and muster itself into .venv
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen
+	$(UV) sync --frozen --group docs
 	@touch $@
 
 .uv/bin/uv:
@@ -57,6 +57,11 @@ envtest: setup  ## find a real kube-apiserver, etcd and kube-controller-manager 
 golden: setup  ## rewrite the approved files; read the diff before you commit it
 	MUSTER_GOLDEN=write $(RUN) pytest -n auto tests/golden
 
+.PHONY: docs
+docs: setup  ## build the documentation site into site/; site/index.html needs no server and no network
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build
+	@echo "open site/index.html"
+
 .PHONY: bench
 bench: setup  ## measure; the figures of docs/performance.md
 	$(RUN) python -m bench
@@ -72,4 +77,4 @@ format: setup  ## format the code
 
 .PHONY: clean
 clean:  ## remove what was built or installed into the clone
-	rm -rf .venv .uv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .uv dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

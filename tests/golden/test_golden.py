@@ -1,10 +1,6 @@
 """What people see, as approved files. `make golden` rewrites them; read the diff before you commit it."""
 
 import os
-import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -91,36 +87,6 @@ def test_problems_read_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, ["validate", "broken.yaml"], catch_exceptions=False, standalone_mode=False)
     approve("validate/broken.txt", result.stdout + "--- stderr\n" + result.stderr)
-
-
-def show(command: str) -> str:
-    """What a reader of the documentation would see: both streams, as a terminal mixes them."""
-    done = subprocess.run(
-        [sys.executable, "-m", "muster.cli.main", *shlex.split(command)[1:]],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
-    return done.stdout
-
-
-@pytest.mark.parametrize("page", ["what-if", "workloads", "grove"])
-def test_a_guide_shows_real_runs(page: str) -> None:
-    """Every console block of the guide is what its commands print."""
-    guide = ROOT / "docs" / "guides" / f"{page}.md"
-
-    def again(block: re.Match[str]) -> str:
-        commands = [line.removeprefix("$ ") for line in block[1].splitlines() if line.startswith("$ ")]
-        return "```console\n" + "".join(f"$ {command}\n{show(command)}" for command in commands) + "```\n"
-
-    written = guide.read_text(encoding="utf-8")
-    run = re.sub(r"```console\n(.*?)```\n", again, written, flags=re.DOTALL)
-    if os.environ.get("MUSTER_GOLDEN") == "write":
-        guide.write_text(run, encoding="utf-8")
-    assert run == guide.read_text(encoding="utf-8"), "the guide shows other output; `make golden` rewrites it"
 
 
 BROKEN = """\

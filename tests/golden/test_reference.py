@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checks.reference import api, cli, reasons
 
 from muster.config import reference
 from muster.observability import metrics
@@ -12,9 +13,18 @@ from muster.observability import metrics
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-@pytest.mark.parametrize(("name", "made"), [("config", reference.reference), ("metrics", metrics.reference)])
+PAGES = {
+    "api": api.reference,
+    "cli": cli.reference,
+    "config": reference.reference,
+    "metrics": metrics.reference,
+    "reasons": reasons.reference,
+}
+
+
+@pytest.mark.parametrize(("name", "made"), PAGES.items())
 def test_the_reference_is_that_of_the_code(name: str, made: Callable[[], str]) -> None:
-    """Whoever adds a setting or a metric documents it by doing so."""
+    """Whoever adds a setting, a metric, an option or a field documents it by doing so."""
     path = REFERENCE / f"{name}.md"
     if os.environ.get("MUSTER_GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)
