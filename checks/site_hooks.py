@@ -114,7 +114,8 @@ def _fill(entries: list[Any], files: Files, named: set[str]) -> list[Any]:
     filled: list[Any] = []
     for entry in entries:
         if isinstance(entry, dict):
-            filled.append({title: _fill(inner, files, named) for title, inner in entry.items()})
+            titled = entry.items()
+            filled.append({t: _fill(inner, files, named) if isinstance(inner, list) else inner for t, inner in titled})
         elif str(entry).endswith("/"):
             pages = (file.src_uri for file in files.documentation_pages() if file.src_uri.startswith(entry))
             filled += sorted(uri for uri in pages if uri not in named)
