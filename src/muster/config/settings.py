@@ -234,8 +234,8 @@ class LeaderElection(Wire, frozen=True):
         int,
         doc(
             "A leader whose cycle makes no progress for this long (it does not end, and no write is answered) gives "
-            "up the plan and the lease, and does not compete for twice `leaseSeconds`. Longer than any cycle within "
-            "`scheduling.cycleSteps`.",
+            "up the plan and the lease, and does not compete for twice `leaseSeconds`; each time it happens again, for "
+            "twice as long, up to 20 times `leaseSeconds`. Longer than any cycle within `scheduling.cycleSteps`.",
             **_between(10, _HOUR),
         ),
     ] = 120
@@ -370,17 +370,17 @@ class Observability(Wire, frozen=True):
     silent_watch_seconds: Annotated[
         int,
         doc(
-            "A watch without an event or bookmark for this long counts as dead, and muster as not ready. The API "
-            "server sends a bookmark about every minute, but for a kind without writes only a new stream brings "
-            "news, and that begins after 330 seconds at the latest.",
-            **_between(331, _HOUR),
+            "A watch without an event, a bookmark or a new stream for this long is dead: muster is not ready, gives "
+            "the lease up if it leads, and does not compete. Streams end after 60 % of it at the latest, so that a "
+            "kind without writes shows that it is watched, too.",
+            **_between(10, _HOUR),
         ),
-    ] = 400
+    ] = 100
     stuck_cycle_seconds: Annotated[
         int,
         doc(
-            "A cycle that runs for longer counts as stuck, and muster as not alive: kubelet restarts it. A replica "
-            "that has nothing to do, or does not lead, is alive.",
+            "A cycle without a result for longer (it does not end, and no write is answered) is stuck, and muster not "
+            "alive: kubelet restarts it. A replica that has nothing to do, or does not lead, is alive.",
             **_between(10, _HOUR),
         ),
     ] = 300

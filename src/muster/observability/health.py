@@ -1,6 +1,7 @@
 """`/livez` and `/readyz`: every check by its name, with its reason when it fails.
 
-Not alive: restart the pod. Not ready: route no requests to it; its cache may be out of date.
+Not alive: a restart cures it, such as a plan that hangs. Not ready: a restart does not cure it, such as an API server
+that does not answer; no requests are routed to the pod, as its cache may be out of date.
 """
 
 import math
@@ -50,31 +51,29 @@ class LeaseCheck:
 
     name = "lease"
 
-    def __init__(
-        self, refused: Callable[[], ApiError | None], cooldown_seconds_left: Callable[[], float] = lambda: 0.0
-    ) -> None:
-        self._refused, self._cooldown = refused, cooldown_seconds_left
+    def __init__(self, refused: Callable[[], ApiError | None], abstention: Callable[[], str] = lambda: "") -> None:
+        self._refused, self._abstention = refused, abstention
 
     def problem(self) -> str:
-        """An error that waiting does not end; or that this replica released the lease a while ago."""
-        if cooldown := self._cooldown():
-            return f"was given up, as no cycle came to an end; competes again in {math.ceil(cooldown)} s"
+        """An error that waiting does not end; or why this replica gave the lease up or does not compete."""
+        if abstention := self._abstention():
+            return abstention
         error = self._refused()
         return f"cannot be held: {error.message}" if error and error.status in (401, 403, 404, 422) else ""
 
 
 class WorkCheck:
-    """Work that must end: fails while it takes too long. Passes where there is no work."""
+    """Work that must have results: fails while it has none for too long. Passes where there is no work."""
 
-    def __init__(self, name: str, began: Callable[[], float | None], longest_seconds: float, clock: Clock) -> None:
+    def __init__(self, name: str, since: Callable[[], float | None], longest_seconds: float, clock: Clock) -> None:
         self.name = name
-        self._began, self._longest, self._clock = began, longest_seconds, clock
+        self._since, self._longest, self._clock = since, longest_seconds, clock
 
     def problem(self) -> str:
-        """How long it has taken, where that is too long."""
-        began = self._began()
-        elapsed = 0.0 if began is None else self._clock() - began
-        return "" if elapsed <= self._longest else f"has taken {math.floor(elapsed)} s, at most {self._longest:g} s"
+        """How long it has been without a result, where that is too long."""
+        since = self._since()
+        elapsed = 0.0 if since is None else self._clock() - since
+        return "" if elapsed <= self._longest else f"no result for {math.floor(elapsed)} s, at most {self._longest:g} s"
 
 
 # responses ------------------------------------------------------------------------------------------------------------

@@ -134,7 +134,8 @@ TABLE = (
     Metric(
         "lease_given_up_total",
         "counter",
-        "Times that this replica released the lease because its cycles made no progress.",
+        "Times that this replica led and gave the lease up: WatchDead, CycleStuck or WritesUnanswered.",
+        ("reason",),
     ),
     Metric(
         "webhook_requests_total",
@@ -202,9 +203,9 @@ class Metrics:
         """A search beside the cycles ended."""
         self._counter("longer_searches_total").labels(outcome).inc()
 
-    def stepped_down(self) -> None:
-        """This replica released the lease, as its cycles made no progress."""
-        self._counter("lease_given_up_total").inc()
+    def lease_given_up(self, reason: str) -> None:
+        """This replica led, and gave the lease up."""
+        self._counter("lease_given_up_total").labels(reason).inc()
 
     def decided(self, seconds: float) -> None:
         """A plan took a change into account this long after it."""

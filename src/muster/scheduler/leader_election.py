@@ -1,7 +1,8 @@
 """One leader at a time: a Lease, renewed in time by a clock that never goes back (I9).
 
 The leader stops writing `margin_seconds` before another replica could acquire its lease, whatever it is answered, and
-goes on as a candidate. `seconds_left` bounds every request: none is in flight when leadership ends.
+goes on as a candidate. `seconds_left` bounds every request: none is in flight when leadership ends. A leader that has
+a problem gives the lease up, and competes again once the problem is over and its cooldown has passed.
 """
 
 import asyncio
@@ -9,20 +10,34 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from msgspec import Struct
 
+from muster.api.meta import ObjectMeta
 from muster.api.resources import LEASES
+from muster.kube.backoff import Backoff
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
+from muster.kube.event_recorder import EventRecorder, event
 
 log = structlog.get_logger()
 CONFLICT = 409  # another replica was faster
+GIVEN_UP = "LeaseGivenUp"  # the reason of the Event on the Lease
 
 
-async def _nothing_in_flight() -> bool:
+class LeaderProblem(Struct, frozen=True):
+    """Why a replica must not lead, as a stable word and as a sentence."""
+
+    reason: Literal["WatchDead", "CycleStuck", "WritesUnanswered"]
+    message: str
+
+
+Abandon = Callable[[LeaderProblem], Awaitable[bool]]
+
+
+async def _nothing_in_flight(_: LeaderProblem) -> bool:
     return True
 
 
@@ -42,8 +57,13 @@ class LeaseSettings(Struct, frozen=True):
 
     @property
     def cooldown_seconds(self) -> float:
-        """How long a replica that stepped down does not compete: another one has acquired the lease by then."""
+        """How long a replica that gave the lease up does not compete: another one has acquired it by then."""
         return 2 * self.duration_seconds
+
+    @property
+    def longest_cooldown_seconds(self) -> float:
+        """The same, after it gave the lease up again and again."""
+        return 20 * self.duration_seconds
 
     @property
     def attempt_seconds(self) -> float:
@@ -67,7 +87,13 @@ class Leader:
         self._seen: tuple[str, float] | None = None  # the resourceVersion of another's lease, and since when
         self._requested: tuple[str, float] | None = None  # the renewal that we sent last, and when
         self.term = 0  # how many times leadership began
+        self._led_since = -math.inf  # by our clock
+        self._cooldown = Backoff(settings.cooldown_seconds, settings.longest_cooldown_seconds)
         self._cooldown_until = -math.inf  # by our clock
+        self._uid = ""  # of the lease
+        self._events = EventRecorder(cluster, clock)
+        self.given_up: LeaderProblem | None = None  # why the lease was given up last
+        self.problem: LeaderProblem | None = None  # why this replica must not lead
         self.refused: ApiError | None = None  # why the last attempt to read or to hold the lease failed
 
     @property
@@ -82,25 +108,33 @@ class Leader:
 
     @property
     def cooldown_seconds_left(self) -> float:
-        """How much longer we do not compete, as we stepped down."""
+        """How much longer we do not compete, as we gave the lease up."""
         return max(self._cooldown_until - self.clock(), 0.0)
+
+    @property
+    def abstention(self) -> str:
+        """Why we do not compete; empty: we do, or lead."""
+        if self.given_up is not None and (cooldown := self.cooldown_seconds_left):
+            return f"was given up: {self.given_up.message}; competes again in {math.ceil(cooldown)} s"
+        return f"is not competed for: {self.problem.message}" if self.problem is not None and not self.leading else ""
 
     async def run(
         self,
         elected: Callable[[], None] = lambda: None,
         able: Callable[[], bool] = lambda: True,
-        is_stuck: Callable[[], bool] = lambda: False,
-        abandon: "Callable[[], Awaitable[bool]]" = _nothing_in_flight,
+        find_problem: Callable[[], LeaderProblem | None] = lambda: None,
+        abandon: Abandon = _nothing_in_flight,
     ) -> None:
         """Compete and renew, without end; `elected` is called whenever leadership begins.
 
-        A replica that is not `able` to lead does not compete. A leader that `is_stuck` steps down.
+        A replica that has a problem, or is not `able` to lead, does not compete. A leader that has one steps down.
         """
         led, leads = 0, False  # the last term, and whether we led at the last look
         while True:
-            if self.leading and is_stuck():
-                await self.step_down(abandon)
-            elif self.leading or (able() and not self.cooldown_seconds_left):
+            self.problem = find_problem()
+            if self.leading and self.problem is not None:
+                await self.step_down(self.problem, abandon)
+            elif self.leading or self._may_compete(able):
                 await self._try()
             if self.leading and self.term > led:
                 log.info("leads", identity=self.identity)
@@ -109,6 +143,9 @@ class Leader:
                 log.warning("leads no more", identity=self.identity)
             led, leads = self.term, self.leading
             await asyncio.sleep(self.settings.renew_seconds)
+
+    def _may_compete(self, able: Callable[[], bool]) -> bool:
+        return self.problem is None and not self.cooldown_seconds_left and able()
 
     async def _try(self) -> None:
         """One attempt. Where it fails, the lease expires by itself, and the next attempt may succeed."""
@@ -141,6 +178,7 @@ class Leader:
             await self.cluster.create(LEASES, self._renewed({}, 0, requested_at))
             self._hold(requested_at)
             return
+        self._uid = lease["metadata"].get("uid", "")
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity")
         if holder not in (None, "", self.identity) and not self._expired(lease):
@@ -154,17 +192,32 @@ class Leader:
         )  # 409: another replica was faster
         self._hold(requested_at)
 
-    async def step_down(self, abandon: "Callable[[], Awaitable[bool]]") -> None:
-        """Lead no more, for lack of progress: abandon the work, release the lease, and do not compete for a while.
+    async def step_down(self, problem: LeaderProblem, abandon: Abandon = _nothing_in_flight) -> None:
+        """Lead no more: abandon the work, release the lease, say why, and do not compete for a while.
 
-        Leadership ends first: nothing is written after that. `abandon` returns whether no write is in flight; otherwise
-        the lease expires by itself, as the API server may still apply such a write.
+        Leadership ends first: nothing is written after that, but an Event. `abandon` returns whether no write is in
+        flight; otherwise the lease expires by itself, as the API server may still apply such a write. The cooldown
+        doubles with each term that ends like this, until one has lasted longer than the longest cooldown.
         """
         self.stop()
-        self._cooldown_until = self.clock() + self.settings.cooldown_seconds
-        log.error("steps down, as it makes no progress", identity=self.identity, rests=self.settings.cooldown_seconds)
-        if await abandon():
+        if self.clock() - self._led_since > self.settings.longest_cooldown_seconds:
+            self._cooldown.reset()
+        seconds = self._cooldown.next_seconds()
+        self.given_up, self._cooldown_until = problem, self.clock() + seconds
+        log.error(
+            "gives the lease up", identity=self.identity, reason=problem.reason, why=problem.message, rests=seconds
+        )
+        if await abandon(problem):
             await self.resign()
+        await self._report(problem)
+
+    async def _report(self, problem: LeaderProblem) -> None:
+        """An Event on the Lease, in one attempt; the log has it in any case."""
+        meta = ObjectMeta(name=self.settings.name, namespace=self.settings.namespace, uid=self._uid)
+        message = f"{self.identity} gave the lease up: {problem.message}"
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self.settings.margin_seconds):
+                await self._events.record(event(LEASES, meta, GIVEN_UP, message, self.wall()))
 
     def stop(self) -> None:
         """Write no more; the lease is still ours."""
@@ -184,7 +237,9 @@ class Leader:
 
     def _hold(self, requested_at: float) -> None:
         """Lead until the deadline, counted from the request and not from its answer."""
-        self.term += not self.leading
+        if not self.leading:
+            self.term += 1
+            self._led_since = requested_at
         self._until = requested_at + self.settings.deadline_seconds
         self._seen = None
 

@@ -58,7 +58,8 @@ class Scheduler:
         self.watched = WatchedCluster(cluster, self.settings, clock, self.observer, self._trigger)
         self.memory = AnswerCache()  # of earlier cycles (X7)
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self._trigger.wake)
-        write_pool = WritePool(self.settings.bind_concurrency, self._trigger.settled_late)
+        self._settled_late = 0  # writes that were settled after their cycle
+        write_pool = WritePool(self.settings.bind_concurrency, self._count_late)
         self._writers: list[Callable[[], bool]] = [lambda: write_pool.is_sending]
         self.status_writer = self._make_status_writer(reports_orphan)
         self.events = self._make_events(write_pool)
@@ -158,6 +159,15 @@ class Scheduler:
     def results(self) -> tuple[int, int]:
         """Differs after every result: a cycle that ended, a write that was answered. Steps of a plan are no result."""
         return self.runner.ended_cycles, self.applier.write_pool.answers
+
+    @property
+    def settled_writes(self) -> tuple[int, int]:
+        """Differs after every write that was answered, or settled after its cycle."""
+        return self.applier.write_pool.answers, self._settled_late
+
+    def _count_late(self, is_confirmed: bool) -> None:
+        self._settled_late += 1
+        self._trigger.settled_late(is_confirmed)
 
     def yield_to(self, is_writing: Callable[[], bool]) -> None:
         """Statuses and events wait while another part of the control plane writes what pods wait for."""

@@ -46,8 +46,8 @@ class Observer(Protocol):
         """A longer search beside the cycles has ended: found, infeasible or unknown."""
         return
 
-    def stepped_down(self) -> None:
-        """This replica released the lease, as it led without progress."""
+    def lease_given_up(self, reason: str) -> None:
+        """This replica led, and gave the lease up for this reason."""
         return
 
     def decided(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Whether a leader makes progress: cycles that end and writes that are answered count, steps do not (X7)."""
+"""Whether work makes progress: results count (a cycle that ended, a write that was answered), steps do not (X7)."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,15 @@ class Progress:
     def __init__(self, longest_seconds: float, clock: Callable[[], float]) -> None:
         self._longest, self._clock = longest_seconds, clock
         self._seen: object = None
-        self._since: float | None = None  # since when there is work without a result
+        self._since: float | None = None
+
+    def without_result_since(self, is_working: bool, results: object) -> float | None:
+        """Since when there is work without a result; None: there is none. `results` differ with every result."""
+        if not is_working or self._since is None or results != self._seen:
+            self._seen, self._since = results, self._clock() if is_working else None
+        return self._since
 
     def is_stuck(self, is_working: bool, results: object) -> bool:
-        """Whether the same work has been under way for too long; `results` differ with every result."""
-        now = self._clock()
-        if not is_working or self._since is None or results != self._seen:
-            self._seen, self._since = results, now if is_working else None
-            return False
-        return now - self._since > self._longest
+        """Whether the same work has been under way for too long."""
+        since = self.without_result_since(is_working, results)
+        return since is not None and self._clock() - since > self._longest

@@ -13,7 +13,7 @@ from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.scheduler.leader_election import Leader, LeaseSettings
-from muster.scheduler.progress import Progress
+from muster.scheduler.leader_health import LeaderHealth
 from tests.support.live.faults import Call, Fault, Faulty
 from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import World
@@ -126,7 +126,9 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
     cluster = Faulty(there.memory, script)
     candidate = Candidate(cluster, "me", LeaseSettings(), lambda: there.seconds, there.time.now)
     async with there.running(cluster, leadership=candidate) as live:
-        await control_plane.compete(candidate, live.scheduler, Progress(60, live.scheduler.clock))
+        await control_plane.compete(
+            candidate, live.scheduler, LeaderHealth(live.scheduler, 60, 100, live.scheduler.clock)
+        )
         await live.until(lambda: candidate.able())
         dead = True
         await live.until(lambda: not candidate.able())

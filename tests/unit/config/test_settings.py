@@ -84,7 +84,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ),
         ("webhook: {certificates: {authorityValidityDays: 80}}", "authorityValidityDays: must be more than"),
         ("observability: {port: 9443}", "observability.port: is the webhook's, too: 9443"),
-        ("observability: {silentWatchSeconds: 180}", "must be between 331 and 3600, is 180"),
+        ("observability: {silentWatchSeconds: 5}", "must be between 10 and 3600, is 5"),
         ("scheduling: {searchSteps: 1}", "must be between 1000 and 1000000000, is 1"),
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
         (

@@ -29,6 +29,7 @@ from muster.scheduler.apply import pod_api
 from muster.scheduler.cycle_runner import CycleRunner
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaseSettings
+from muster.scheduler.leader_health import LeaderHealth
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Faulty
@@ -247,8 +248,8 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
     scheduler = Scheduler(cluster, PATIENT, leader, lambda: world.seconds, world.time.now, metrics)
     task = asyncio.create_task(scheduler.run())
     live = Live(world, scheduler, task)
-    progress = Progress(120, lambda: world.seconds)
-    election = asyncio.create_task(control_plane.compete(leader, scheduler, progress))
+    health = LeaderHealth(scheduler, 120, 10_000, lambda: world.seconds)
+    election = asyncio.create_task(control_plane.compete(leader, scheduler, health))
     try:
         await begun(live, spin)
         for _ in range(60):  # two minutes, and a lease that is renewed meanwhile
@@ -258,7 +259,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
         await world.time.advance(4)
         await live.until(lambda: leader.cooldown_seconds_left > 0)
         await live.until(lambda: scheduler.began is None)
-        assert metrics.registry.get_sample_value("muster_lease_given_up_total") == 1
+        assert metrics.registry.get_sample_value("muster_lease_given_up_total", {"reason": "CycleStuck"}) == 1
         other = Leader(cluster, "other", terms, lambda: world.seconds, world.time.now)
         await live.until(lambda: world.memory.store.get(LEASES, "default", "muster")["spec"]["holderIdentity"] == "")
         await other.acquire_or_renew()

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.api.resources import LEASES, Resource
+from muster.api.resources import EVENTS, LEASES, Resource
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from muster.scheduler.leader_election import Leader, LeaseSettings
+from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
 from tests.support.live.faults import Call, Fault, Faulty
 
 TERMS = LeaseSettings(namespace="default")
+STUCK = LeaderProblem("CycleStuck", "the cycle makes no progress")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -400,15 +401,17 @@ async def test_a_leader_that_is_stuck_gives_the_lease_up_and_another_takes_it_at
     await first.acquire_or_renew()
     seen = []
 
-    async def abandon() -> bool:
+    async def abandon(_: LeaderProblem) -> bool:
         lease = await memory.get(LEASES, "default", "muster")
         seen.append((leads(first), lease["spec"]["holderIdentity"]))
         return True
 
     with capture_logs() as logs:
-        await first.step_down(abandon)
+        await first.step_down(STUCK, abandon)
     assert seen == [(False, "first")], "no more writes, and no other replica writes yet"
-    assert [line["log_level"] for line in logs] == ["error"]
+    assert [(line["log_level"], line["reason"], line["why"]) for line in logs] == [
+        ("error", "CycleStuck", "the cycle makes no progress")
+    ]
     await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, True)
 
@@ -419,10 +422,10 @@ async def test_a_leader_with_writes_in_flight_lets_the_lease_run_out() -> None:
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.acquire_or_renew()
 
-    async def abandon() -> bool:
+    async def abandon(_: LeaderProblem) -> bool:
         return False
 
-    await first.step_down(abandon)
+    await first.step_down(STUCK, abandon)
     await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, False)
     clock.seconds += 16
@@ -434,26 +437,90 @@ async def test_a_leader_that_gave_the_lease_up_stands_back_and_competes_again() 
     """Twice the duration: any other replica has it by then; a single one tries again."""
     memory, clock = MemoryCluster(), Hands()
     quick = Leader(memory, "only", LeaseSettings(namespace="default", renew_seconds=0.001), clock, clock.wall)
-    stuck, began = [False], [0]
+    problem, began = [], [0]  # type: tuple[list[LeaderProblem], list[int]]
 
     def elected() -> None:
         began[0] += 1
 
-    election = asyncio.create_task(quick.run(elected, is_stuck=lambda: stuck[0]))
+    election = asyncio.create_task(quick.run(elected, find_problem=lambda: problem[-1] if problem else None))
     try:
         await _until(lambda: quick.leading)
-        stuck[0] = True
+        problem.append(STUCK)
         await _until(lambda: not quick.leading)
-        stuck[0] = False
         assert quick.cooldown_seconds_left == 30
+        clock.seconds += 29
+        assert quick.abstention == "was given up: the cycle makes no progress; competes again in 1 s"
+        clock.seconds += 2
         await asyncio.sleep(0.05)
-        assert not quick.leading
-        clock.seconds += 31
+        assert not quick.leading, "its problem is not over"
+        assert quick.abstention == "is not competed for: the cycle makes no progress"
+        problem.clear()
         await _until(lambda: quick.leading)
-        assert (began[0], quick.term, quick.cooldown_seconds_left) == (2, 2, 0)
+        assert (began[0], quick.term, quick.cooldown_seconds_left, quick.abstention) == (2, 2, 0, "")
     finally:
         election.cancel()
         await asyncio.wait([election])
+
+
+async def test_a_lease_that_was_given_up_says_so_by_an_event() -> None:
+    """`kubectl describe lease` shows who, and why."""
+    memory, clock = MemoryCluster(), Hands()
+    leader = candidate(memory, "me", clock)
+    await leader.acquire_or_renew()
+    await leader.acquire_or_renew()
+    await leader.step_down(STUCK)
+    (raw,) = (await memory.list(EVENTS, "default")).items
+    lease = await memory.get(LEASES, "default", "muster")
+    assert raw["involvedObject"]["uid"] == lease["metadata"]["uid"]
+    assert (raw["involvedObject"]["kind"], raw["involvedObject"]["name"]) == ("Lease", "muster")
+    assert (raw["reason"], raw["type"]) == ("LeaseGivenUp", "Warning")
+    assert raw["message"] == "me gave the lease up: the cycle makes no progress"
+
+
+@pytest.mark.parametrize("fault", ["forbidden", "lost"])
+async def test_an_event_that_is_not_taken_keeps_no_lease(fault: Fault) -> None:
+    memory, clock = MemoryCluster(), Hands()
+    script = Faulty(memory, lambda call: fault if call.what.startswith("events") else None)
+    leader = candidate(script, "me", clock)
+    await leader.acquire_or_renew()
+    await leader.step_down(STUCK)
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == ""
+
+
+async def test_the_cooldown_doubles_up_to_a_bound_and_begins_again_after_a_long_term() -> None:
+    """Where every replica has the problem, each leads less and less often; one that led for long starts from 30 s."""
+    memory, clock = MemoryCluster(), Hands()
+    leader, cooldowns = candidate(memory, "me", clock), []
+    for led_seconds in (20, 20, 20, 20, 20, 20, 301, 20):
+        await leader.acquire_or_renew()
+        end = clock.seconds + led_seconds
+        while clock.seconds < end:
+            clock.seconds += 5
+            await leader.acquire_or_renew()
+        await leader.step_down(STUCK)
+        cooldowns.append(leader.cooldown_seconds_left)
+        clock.seconds += leader.cooldown_seconds_left
+    assert cooldowns == [30, 60, 120, 240, 300, 300, 30, 60]
+
+
+async def test_replicas_that_all_have_the_problem_take_turns_ever_more_slowly() -> None:
+    """No ping-pong: in an hour two replicas that are stuck after 120 s of each term lead a bounded number of times."""
+    memory, clock = MemoryCluster(), Hands()
+    replicas = [candidate(memory, name, clock) for name in ("a", "b")]
+    began: dict[str, float] = {}
+    terms = 0
+    for _ in range(3600 // 5):
+        clock.seconds += 5
+        for leader in replicas:
+            if leads(leader) and clock.seconds - began[leader.identity] > 120:
+                await leader.step_down(STUCK)
+            elif leads(leader) or not leader.cooldown_seconds_left:
+                was_leading = leads(leader)
+                await leader.acquire_or_renew()
+                if leads(leader) and not was_leading:
+                    began[leader.identity] = clock.seconds
+                    terms += 1
+    assert 8 <= terms <= 24
 
 
 async def _until(test: Callable[[], bool]) -> None:

@@ -26,14 +26,16 @@ from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, LeaderElection
 from muster.controllers.grouper.pod_admission import PodAdmission
 from muster.kube.client.client import connect
+from muster.kube.client.http import Limits
 from muster.kube.cluster import Cluster
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
-from muster.scheduler.leader_election import Leader, LeaseSettings
+from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
+from muster.scheduler.leader_health import LeaderHealth
 from muster.scheduler.loop import Scheduler
-from muster.scheduler.progress import Progress
 from muster.webhook.pod_review import leave_ungrouped
 
+WATCH_SHARE = 0.75  # of the silence after which a watch is dead: it is reopened before
 DRAIN_SECONDS = 3.0  # at the end, for answers to writes; without them the lease expires by itself
 
 
@@ -51,7 +53,8 @@ class ControlPlane(Struct, frozen=True):
 def run_control_plane(settings: Config, kubeconfig: str | None, context: str | None) -> None:
     """Run the control plane against a cluster, until SIGTERM or SIGINT."""
     configure_service(settings.log)
-    asyncio.run(run(settings, connect(kubeconfig, context)))
+    limits = Limits(watch_silence_seconds=WATCH_SHARE * settings.observability.silent_watch_seconds)
+    asyncio.run(run(settings, connect(kubeconfig, context, limits)))
 
 
 async def run(settings: Config, cluster: Cluster) -> None:
@@ -88,13 +91,18 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     group_pod = PodAdmission(grouper.assigner).mark if grouper and settings.webhook.group_pods else leave_ungrouped
     operator = attach_operator(settings.grove, cluster, scheduler)
     servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod, operator)
-    progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
+    leader_health = LeaderHealth(
+        scheduler,
+        settings.leader_election.progress_seconds,
+        settings.observability.silent_watch_seconds,
+        time.monotonic,
+    )
     begin = [part.lead for part in (grouper, operator) if part is not None]
     writers = [
         *([lambda: grouper.is_writing] if grouper else []),
         *([lambda: operator.has_requests] if operator else []),
     ]
-    election = {"leader election": partial(compete, leader, scheduler, progress, begin, writers)} if leader else {}
+    election = {"leader election": partial(compete, leader, scheduler, leader_health, begin, writers)} if leader else {}
     controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
     controllers |= {"grove operator": operator.run} if operator else {}
     loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers}
@@ -121,19 +129,16 @@ def replica_identity() -> str:
 async def compete(
     leader: Leader,
     scheduler: Scheduler,
-    progress: Progress,
+    leader_health: LeaderHealth,
     on_leading: Sequence[Callable[[], None]] = (),
     writers: Sequence[Callable[[], bool]] = (),
 ) -> None:
-    """Compete for the lease once the cache is synced; step down where the scheduler makes no progress."""
+    """Compete for the lease once the cache is synced; step down where this replica must not lead."""
     while not scheduler.synced:
         await asyncio.sleep(0.05)
 
-    def is_stuck() -> bool:
-        return progress.is_stuck(scheduler.began is not None, scheduler.results)
-
-    async def abandon() -> bool:
-        scheduler.observer.stepped_down()
+    async def abandon(problem: LeaderProblem) -> bool:
+        scheduler.observer.lease_given_up(problem.reason)
         scheduler.cancel_plan()
         await _drain(scheduler, writers)
         return scheduler.applier.write_pool.at_rest and not _are_writing(writers)
@@ -143,7 +148,7 @@ async def compete(
         for lead in on_leading:
             lead()
 
-    await leader.run(begin, lambda: scheduler.ready, is_stuck, abandon)
+    await leader.run(begin, lambda: scheduler.ready, leader_health.poll, abandon)
 
 
 async def _end(plane: ControlPlane, election: list[Task], loops: list[asyncio.Task[Any]]) -> None:

@@ -15,6 +15,7 @@ from muster.observability import health, metrics
 from muster.observability.asgi_server import listen
 from muster.scheduler.leader_election import Leader
 from muster.scheduler.loop import Scheduler
+from muster.scheduler.progress import Progress
 from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
@@ -65,8 +66,19 @@ def build_readiness_checks(settings: Observability, scheduler: Scheduler, leader
         for resource, state in scheduler.watched.health.items()
     ]
     if leader is not None:
-        checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.cooldown_seconds_left))
+        checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.abstention))
     return checks
+
+
+def build_cycle_check(settings: Observability, scheduler: Scheduler) -> health.Check:
+    """A cycle without a result; one that waits for a slow API server has results."""
+    longest, clock = float(settings.stuck_cycle_seconds), scheduler.clock
+    progress = Progress(longest, clock)
+
+    def since() -> float | None:
+        return progress.without_result_since(scheduler.began is not None, scheduler.results)
+
+    return health.WorkCheck("cycle", since, longest, clock)
 
 
 def _observability_loops(
@@ -76,7 +88,7 @@ def _observability_loops(
     measured: metrics.Metrics,
     listener: socket.socket,
 ) -> dict[str, Loop]:
-    live = [health.WorkCheck("cycle", lambda: scheduler.began, settings.stuck_cycle_seconds, scheduler.clock)]
+    live = [build_cycle_check(settings, scheduler)]
     app = Starlette(routes=[*health.routes(live, ready), metrics.route(measured)])
     server = handlers.build_server(app, settings.host, settings.port)
     return {"observability": partial(server.serve, [listener])}

@@ -78,6 +78,7 @@ class ReflectorHealth:
         self.listed = 0  # number of the last list that was completed
         self.received_at: float | None = None  # the last page of a list, event or bookmark
         self.opened_at: float | None = None  # the watch that is open now; None: none is
+        self._answered_at: float | None = None  # the last of both, also of a watch that is over
         self._is_silent = True  # nothing was received since the watch was opened
         self._on_restart = on_restart  # called whenever a watch has ended
         self._on_change = on_change  # called when an error begins, changes its reason, or is over
@@ -109,18 +110,18 @@ class ReflectorHealth:
         return self.has_synced and self.error is None
 
     def lag_seconds(self) -> float:
-        """Since the last response or the opening of the watch, whichever is later; -1: there was no response yet."""
-        if self.received_at is None:
-            return -1.0
-        return self.clock() - max(self.received_at, self.opened_at or self.received_at)
+        """Since the last response or the opening of a watch, whichever is later; -1: there was no response yet."""
+        return -1.0 if self.received_at is None or self._answered_at is None else self.clock() - self._answered_at
 
     def opened(self) -> None:
         """A watch was opened, and nothing was received through it yet."""
-        self.opened_at, self._is_silent = self.clock(), True
+        self.opened_at = self._answered_at = self.clock()
+        self._is_silent = True
 
     def received(self) -> None:
         """A page of a list, an event or a bookmark came."""
-        self.received_at, self._is_silent = self.clock(), False
+        self.received_at = self._answered_at = self.clock()
+        self._is_silent = False
         self._set_error(None)
 
     def failed(self, error: ApiError) -> None:

@@ -71,6 +71,7 @@ class Limits(Struct, frozen=True):
 
     connect_seconds: float = 10.0
     answer_seconds: float = 60.0  # the API server's own limit
+    watch_silence_seconds: float = 75.0  # a watch that brings nothing for so long is reopened
     attempts: int = 5
     write_pauses_seconds: float = 2.5  # between all attempts of a write: its caller needs a clear rejection in time
 

@@ -17,8 +17,7 @@ from muster.kube.cluster import Change
 from muster.kube.errors import ApiError
 from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, StoredObject
 
-STREAM_SECONDS: Final = (240, 300)  # the API server ends a stream after it; spread, so that not all end at once
-GRACE_SECONDS: Final = 30
+STREAM_SHARE: Final = (0.6, 0.8)  # of the longest silence: how long a stream lasts; spread, so that not all end at once
 LONGEST_LINE: Final = 64 * 2**20
 SHORT_STREAM_SECONDS: Final = 1.0  # a stream that ends sooner, and without an event, counts as a failure
 MOST_EMPTY_STREAMS: Final = 3  # such failures in a row, before the watch itself fails
@@ -72,8 +71,9 @@ class ClientWatch:
         self._opened_at = 0.0
 
     async def open(self) -> None:
-        """Opens a stream where the last one ended."""
-        seconds = random.randint(*STREAM_SECONDS)
+        """Opens a stream where the last one ended. The API server ends it; where it does not, silence does."""
+        silence = self._http.limits.watch_silence_seconds
+        seconds = max(round(silence * random.uniform(*STREAM_SHARE)), 1)
         query = {
             **self._query,
             "watch": "1",
@@ -81,7 +81,7 @@ class ClientWatch:
             "resourceVersion": self.since,
             "timeoutSeconds": str(seconds),
         }
-        self._stream = await self._http.open(Request("GET", self._path, query), seconds + GRACE_SECONDS)
+        self._stream = await self._http.open(Request("GET", self._path, query), silence)
         self._opened_at = time.monotonic()
 
     def close(self) -> None:

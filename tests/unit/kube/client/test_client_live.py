@@ -212,7 +212,7 @@ async def test_a_watch_outlives_its_streams(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server ends each after a second here; nothing is lost or repeated in between."""
-    monkeypatch.setattr("muster.kube.client.watch.STREAM_SECONDS", (1, 1))
+    monkeypatch.setattr("muster.kube.client.watch.STREAM_SHARE", (0.01, 0.01))
     since = (await kubernetes.list(CONFIG_MAPS, namespace)).resource_version
 
     async def write() -> None:
