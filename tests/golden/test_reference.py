@@ -8,7 +8,7 @@ import pytest
 from checks.reference import api, cli, reasons
 
 from muster.config import reference
-from muster.observability import metrics
+from muster.observability import metric_table
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -17,7 +17,7 @@ PAGES = {
     "api": api.reference,
     "cli": cli.reference,
     "config": reference.reference,
-    "metrics": metrics.reference,
+    "metrics": metric_table.reference,
     "reasons": reasons.reference,
 }
 

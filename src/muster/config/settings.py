@@ -376,6 +376,14 @@ class Observability(Wire, frozen=True):
             **_between(10, _HOUR),
         ),
     ] = 100
+    max_queues: Annotated[
+        int,
+        doc(
+            "Queues that have series of their own in the metrics, parents first; all others are counted together as "
+            "`_other`.",
+            **_between(1, 10_000),
+        ),
+    ] = 100
     stuck_cycle_seconds: Annotated[
         int,
         doc(

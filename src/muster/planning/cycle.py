@@ -26,22 +26,28 @@ def plan(
     on_bound: OnBound | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     memory: AnswerCache | None = None,
+    on_phase: Callable[[str], object] = lambda _: None,
 ) -> CyclePlan:
     """Bindings, nominations, evictions, and for every gang a verdict with its reasons.
 
     `on_bound` is called with bindings as they are decided: none is taken back. Raises Cancelled where the caller gave
-    up. `memory` caches answers of earlier cycles (X7): it makes a plan cheaper, never different.
+    up. `memory` caches answers of earlier cycles (X7): it makes a plan cheaper, never different. `on_phase` is called
+    with the name of each part of the work when it begins.
     """
+    on_phase("allocate")
     cycle_state = CycleState(snapshot, policy or Policy(), is_cancelled, memory)
     allocation = Allocation(cycle_state, on_bound)
     allocation.run()
     allocation.refusals.withdraw_hints()
     cycle_state.budget.check()
+    on_phase("relocate")
     allocation.preemption.relocation.place_victims()
+    on_phase("release")
     stale.release_stale(cycle_state, allocation.preemption)
     cycle_state.gang_states.update(
         {key: _judged(gang_state) for key, gang_state in cycle_state.gang_states.items() if gang_state.evictions}
     )
+    on_phase("explain")
     WaitingExtras(cycle_state).explain()
     cycle_state.budget.check()
     gang_states = [cycle_state.gang_states[key] for key in sorted(cycle_state.gang_states)]

@@ -14,6 +14,7 @@ from muster.api.core import Pod
 from muster.config.settings import Scheduling
 from muster.kube.leadership import Leadership, leads_in
 from muster.model.snapshot import Snapshot
+from muster.observability.cycle_trace import CyclePhases, CycleTrace
 from muster.placement.budget import Cancelled
 from muster.planning.allocation.allocate import OnBound
 from muster.planning.cycle import plan as make_plan
@@ -67,6 +68,7 @@ class CycleRunner:
         self._decision_log = DecisionLog(settings.dry_run)
         self._promises = UnseenPromises()
         self._cancelled = threading.Event()  # of the plan that is being made
+        self.tracers: list[Callable[[CycleTrace], object]] = [observer.traced]  # called with every cycle that ended
         self._failed_writes, self._refused_evictions = RetryTimer(trigger), CycleTimer(trigger)
         self.last: tuple[Snapshot, CyclePlan, ApplyResult] | None = None
         self.applied_cycles = 0
@@ -90,20 +92,24 @@ class CycleRunner:
 
     async def _run(self, now: datetime, began_at: float) -> ApplyResult:
         changed_at, self._trigger.changed_at = self._trigger.changed_at, None
-        term = self._leadership.term
+        term, phases = self._leadership.term, CyclePhases(now, self._clock)
         self._applier.write_pool.begin_cycle()
+        phases.begin("snapshot")
         snapshot = await self._watched.snapshot(now)
         policy = self._current_policy()
         async with self._applier.applying(snapshot.pods, term) as execution:
             try:
-                decision = await self._decide_in_thread(snapshot, policy, execution, began_at)
+                decision = await self._decide_in_thread(snapshot, policy, execution, began_at, phases)
             except Cancelled:
                 self._trigger.changed_at = changed_at  # no plan answers it yet
+                self._trace(phases.finish(cancelled=True))
                 return self._give_up(self._clock() - began_at)
+            phases.begin("apply")
             if changed_at is not None:
                 self._observer.decided(self._clock() - changed_at)
             if not self._is_dry_run:
                 self._submit(snapshot, decision, execution, now, term)
+        self._trace(phases.finish(**_attributes(snapshot, decision.plan, execution.result)))
         self.last = (snapshot, decision.plan, execution.result)
         self.applied_cycles += 1
         if not self._is_dry_run:
@@ -112,6 +118,10 @@ class CycleRunner:
         self._log(decision, execution.result)
         self._schedule_retries(execution.result)
         return execution.result
+
+    def _trace(self, trace: CycleTrace) -> None:
+        for tracer in self.tracers:
+            tracer(trace)
 
     def _current_policy(self) -> Policy:
         cache = self._watched.cache
@@ -122,11 +132,11 @@ class CycleRunner:
         )
 
     async def _decide_in_thread(
-        self, snapshot: Snapshot, policy: Policy, execution: PlanExecution, began_at: float
+        self, snapshot: Snapshot, policy: Policy, execution: PlanExecution, began_at: float, phases: CyclePhases
     ) -> Decision:
         """The plan is made in a thread of its own: the loop renews a lease and answers probes meanwhile."""
         on_bound = None if self._is_dry_run else _from_thread(execution.bind)
-        decide = partial(self._decide, snapshot, policy, on_bound, began_at, self._cancelled.is_set)
+        decide = partial(self._decide, snapshot, policy, on_bound, began_at, self._cancelled.is_set, phases)
         return await in_daemon_thread("plan", decide)
 
     def _decide(
@@ -136,10 +146,12 @@ class CycleRunner:
         on_bound: OnBound | None,
         began_at: float,
         is_cancelled: Callable[[], bool],
+        phases: CyclePhases,
     ) -> Decision:
         """Makes the plan, with all work that grows with the cluster; submits bindings as they are decided."""
-        plan = make_plan(snapshot, policy, on_bound, is_cancelled, self._memory)
+        plan = make_plan(snapshot, policy, on_bound, is_cancelled, self._memory, phases.begin)
         seconds = self._clock() - began_at
+        phases.begin("report")
         self._decision_log.write(plan)
         self._observer.cycle(plan, seconds)
         for failure in plan.failures:
@@ -177,6 +189,20 @@ class CycleRunner:
         seconds = self._applier.evictor.backoff.next_seconds()
         if seconds is not None:
             self._refused_evictions.start(seconds)
+
+
+def _attributes(snapshot: Snapshot, plan: CyclePlan, result: ApplyResult) -> dict[str, int | bool | str]:
+    """The size of a cycle and what came of it."""
+    return {
+        "nodes": len(snapshot.nodes),
+        "gangs": len(plan.gangs),
+        "searches": len(plan.searches),
+        "steps": sum(plan.searches),
+        "bindings": len(plan.bindings),
+        "evictions": len(plan.evictions),
+        "bound": result.bound,
+        "failures": len(result.failures),
+    }
 
 
 def _message(oldest: UnconfirmedBinding | None, now: float) -> str:

@@ -65,8 +65,15 @@ class Scheduler:
         self.events = self._make_events(write_pool)
         self.applier = self._make_applier(write_pool)
         self.runner = self._make_runner(policy)
+        self._observe_backlogs()
         self._is_stopped = False
         self._relisted_term = 0  # of leadership: pods were listed since it began
+
+    def _observe_backlogs(self) -> None:
+        self.observer.backlog("writes_in_flight", lambda: self.applier.write_pool.in_flight)
+        self.observer.backlog("unconfirmed_bindings", lambda: self.applier.binder.unconfirmed_number)
+        self.observer.backlog("assumed_pods", lambda: len(self.watched.assumed_pods))
+        self.observer.backlog("events_queued", lambda: len(self.events))
 
     def _make_status_writer(self, reports_orphan: Callable[[Pod], bool]) -> StatusWriter:
         retries, seconds = RetryTimer(self._trigger), float(self.settings.bind_timeout_seconds)

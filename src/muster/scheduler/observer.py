@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from muster.observability.cycle_trace import CycleTrace
 from muster.planning.decision import CyclePlan, Role
 from muster.planning.disturbance import EvictionReason
 
@@ -32,6 +33,14 @@ class Observer(Protocol):
 
     def cycle(self, plan: CyclePlan, seconds: float) -> None:
         """A cycle ended with this plan after this many seconds."""
+        return
+
+    def traced(self, trace: CycleTrace) -> None:
+        """A cycle, also one that was cancelled, had these phases."""
+        return
+
+    def backlog(self, name: str, length: Seconds) -> None:
+        """`length` returns at any time how much waits: `writes_in_flight`, `unconfirmed_bindings` and so on."""
         return
 
     def cancelled(self) -> None:
@@ -62,8 +71,8 @@ class Observer(Protocol):
         """The API server rejected a binding, or did not answer."""
         return
 
-    def evicted(self, reason: EvictionReason) -> None:
-        """The API server accepted an eviction."""
+    def evicted(self, reason: EvictionReason, gang: str) -> None:
+        """The API server accepted an eviction of a pod of this gang."""
         return
 
     def eviction_failed(self, reason: str) -> None:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
@@ -12,7 +13,10 @@ import muster
 from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.observability import metrics as module
-from muster.observability.metrics import TABLE, Metric, Metrics, in_base_units
+from muster.observability.cycle_trace import CyclePhases
+from muster.observability.metric_table import TABLE, VERDICTS, Metric, reference
+from muster.observability.metrics import Metrics
+from muster.observability.queue_metrics import in_base_units
 from muster.planning.cycle import plan
 from muster.planning.decision import CyclePlan
 from muster.planning.disturbance import CycleDisturbance, GangDisturbance
@@ -44,7 +48,7 @@ def test_every_metric_has_a_good_name(metric: Metric) -> None:
     assert metric.about.endswith(".")
     assert bool(metric.buckets) == (metric.kind == "histogram")
     assert list(metric.buckets) == sorted(metric.buckets)
-    assert f"| `muster_{metric.name}` | {metric.kind} |" in module.reference()
+    assert f"| `muster_{metric.name}` | {metric.kind} |" in reference()
 
 
 def test_every_exported_metric_is_documented() -> None:
@@ -54,7 +58,7 @@ def test_every_exported_metric_is_documented() -> None:
     known = {f"muster_{metric.name}".removesuffix("_total") for metric in TABLE}
     process = {name for name in families if name.startswith("muster_process_")}
     assert set(families) == known | process
-    assert all(name in module.reference() for name in process)
+    assert all(name in reference() for name in process)
 
 
 def test_a_cycle_is_counted() -> None:
@@ -65,7 +69,7 @@ def test_a_cycle_is_counted() -> None:
     metrics.cycle(made, 0.02)
     verdicts = [gang.verdict for gang in made.gangs]
     assert sorted(verdicts) == ["Scheduled", "Waiting"]
-    for verdict in module.VERDICTS:
+    for verdict in VERDICTS:
         assert value(metrics, "gangs", verdict=verdict) == verdicts.count(verdict)
     assert value(metrics, "cycle_duration_seconds_count") == 1
     assert value(metrics, "cycle_duration_seconds_bucket", le="0.025") == 1
@@ -83,16 +87,32 @@ def test_every_search_is_counted_with_its_steps() -> None:
     assert value(metrics, "search_steps_sum") == sum(made.searches) > 0
 
 
+def test_gangs_without_an_answer_and_their_pods_are_counted() -> None:
+    """X7: the gauge shows the last cycle, the counter all of them."""
+    waits = [pod(f"w{i}", gang="new", cpu="1") for i in range(2)]
+    made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=9, queue="team"), *waits]), NOW))
+    gangs = tuple(replace(each, verdict="Unknown") if each.gang.name == "new" else each for each in made.gangs)
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.cycle(replace(made, gangs=gangs), 0.02)
+    assert value(metrics, "gangs", verdict="Unknown") == 1
+    assert value(metrics, "searches_cut_short_total") == 2
+    assert value(metrics, "queue_pending_pods", queue="team") == 2
+
+
 def test_queues_are_reported_in_base_units() -> None:
     """cpu in cores, memory in bytes; a deleted queue is reported no more."""
     metrics = Metrics()
-    metrics.queues(divide_cluster(SNAPSHOT))
+    metrics.cycle(CyclePlan(division=divide_cluster(SNAPSHOT)), 0.01)
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
     assert value(metrics, "queue_allocated", queue="team", resource="memory", unit="byte") == 2 * 2**30
     assert value(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 2
     assert value(metrics, "queue_requested", queue="team", resource="cpu", unit="core") == 1.0
     assert value(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") == 2
-    metrics.queues(divide_cluster(take(muster.objects([]), NOW)))
+    assert value(metrics, "queue_limit", queue="team", resource="cpu", unit="core") == float("inf")
+    assert value(metrics, "queue_quota", queue="team", resource="cpu", unit="core") == 0
+    assert value(metrics, "cluster_capacity", resource="memory", unit="byte") == 8 * 2**30
+    metrics.cycle(CyclePlan(division=divide_cluster(take(muster.objects([]), NOW))), 0.01)
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
 
 
@@ -148,26 +168,72 @@ def test_everything_that_happens_is_counted() -> None:
     metrics = Metrics()
     metrics.bound("core", 0.01)
     metrics.bind_failed("Conflict", 0.01)
-    metrics.evicted("Preempt")
+    metrics.evicted("Preempt", "team/g")
     metrics.eviction_failed("TooManyRequests")
     metrics.nominated()
     metrics.conflict("podgroups")
     metrics.watch_restarted("pods")
     metrics.decided(0.1)
     metrics.certificate(1e9)
+    metrics.requested("bind", "201", 0.01)
+    metrics.loop_lagged(0.01)
+    metrics.lease_given_up("WatchDead")
     for name, labels in {
         "bindings_total": {"role": "core"},
         "bind_failures_total": {"reason": "Conflict"},
-        "evictions_total": {"reason": "Preempt"},
+        "evictions_total": {"reason": "Preempt", "queue": "_other"},
         "eviction_failures_total": {"reason": "TooManyRequests"},
         "nominations_total": {},
         "conflicts_total": {"resource": "podgroups"},
         "watch_restarts_total": {"resource": "pods"},
         "decision_latency_seconds_count": {},
+        "api_requests_total": {"verb": "bind", "code": "201"},
+        "api_request_duration_seconds_count": {"verb": "bind"},
+        "event_loop_lag_seconds_count": {},
+        "lease_given_up_total": {"reason": "WatchDead"},
     }.items():
         assert value(metrics, name, **labels) == 1, name
     assert value(metrics, "bind_duration_seconds_count") == 2
     assert value(metrics, "certificate_expiry_timestamp_seconds") == 1e9
+
+
+def test_phases_of_a_cycle_are_counted() -> None:
+    metrics, now = Metrics(), [0.0]
+    phases = CyclePhases(NOW, lambda: now[0])
+    for name in ("snapshot", "allocate", "apply"):
+        phases.begin(name)
+        now[0] += 2
+    metrics.traced(phases.finish())
+    for name, number in (("snapshot", 1), ("allocate", 1), ("explain", 0)):
+        assert value(metrics, "cycle_phase_duration_seconds_count", phase=name) == number
+    assert value(metrics, "cycle_phase_duration_seconds_sum", phase="apply") == 2
+
+
+def test_admitted_gangs_are_counted_with_how_long_they_waited() -> None:
+    """By queue, from the creation of the first pod; one that ran before and gets more pods is not admitted again."""
+    created = "2025-12-31T23:59:00Z"
+    new = [pod(f"w{i}", gang="new", cpu="1") for i in range(2)]
+    for raw in new:
+        raw["metadata"]["creationTimestamp"] = created
+    grows = podgroup(name="grows", minMember=1, queue="team")
+    runs = [pod("r0", gang="grows", on="n", cpu="100m"), pod("r1", gang="grows", cpu="100m")]
+    objects = [*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *new, grows, *runs]
+    made = plan(take(muster.objects(objects), NOW))
+    assert {binding.pod_group for binding in made.bindings} == {"new", "grows"}
+    metrics = Metrics(wall=NOW.timestamp)
+    metrics.cycle(made, 0.02)
+    assert value(metrics, "admitted_gangs_total", queue="team") == 1
+    assert value(metrics, "admission_wait_seconds_sum") == 60
+    assert value(metrics, "queue_scheduled_gangs", queue="team") == 3
+    assert value(metrics, "queue_waiting_gangs", queue="team", reason="NotEnoughPods") == 1
+
+
+def test_backlogs_are_read_when_they_are_scraped() -> None:
+    metrics, waiting = Metrics(), [3]
+    metrics.backlog("writes_in_flight", lambda: waiting[0])
+    assert value(metrics, "writes_in_flight") == 3
+    waiting[0] = 0
+    assert value(metrics, "writes_in_flight") == 0
 
 
 def test_disturbed_pods_are_counted_and_the_allowance_is_shown() -> None:

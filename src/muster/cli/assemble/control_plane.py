@@ -28,6 +28,8 @@ from muster.controllers.grouper.pod_admission import PodAdmission
 from muster.kube.client.client import connect
 from muster.kube.client.http import Limits
 from muster.kube.cluster import Cluster
+from muster.observability.api_requests import count_requests
+from muster.observability.event_loop_lag import measure_lag
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
@@ -53,14 +55,15 @@ class ControlPlane(Struct, frozen=True):
 def run_control_plane(settings: Config, kubeconfig: str | None, context: str | None) -> None:
     """Run the control plane against a cluster, until SIGTERM or SIGINT."""
     configure_service(settings.log)
+    measured = Metrics(settings.observability.max_queues)
     limits = Limits(watch_silence_seconds=WATCH_SHARE * settings.observability.silent_watch_seconds)
-    asyncio.run(run(settings, connect(kubeconfig, context, limits)))
+    asyncio.run(run(settings, connect(kubeconfig, context, limits, count_requests(measured.requested)), measured))
 
 
-async def run(settings: Config, cluster: Cluster) -> None:
+async def run(settings: Config, cluster: Cluster, measured: Metrics | None = None) -> None:
     """Run every loop until SIGTERM or SIGINT, or until one fails; then end in order. Cancels a plan in progress."""
     stop, identity, log = stop_on((signal.SIGTERM, signal.SIGINT)), replica_identity(), logger("run")
-    plane = build_control_plane(settings, cluster, identity)
+    plane = build_control_plane(settings, cluster, identity, measured or Metrics())
     election, loops = tasks.start(plane.election), tasks.start(plane.loops)
     stopping = asyncio.create_task(stop.wait(), name="stop")
     log.info("muster runs", identity=identity, dry_run=settings.scheduling.dry_run)
@@ -73,9 +76,8 @@ async def run(settings: Config, cluster: Cluster) -> None:
         log.info("muster has stopped")
 
 
-def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> ControlPlane:
+def build_control_plane(settings: Config, cluster: Cluster, identity: str, measured: Metrics) -> ControlPlane:
     """Tie scheduler, election and servers together; nothing runs yet, but the servers' sockets are open."""
-    measured = Metrics()
     takes_part = settings.leader_election.enabled and not settings.scheduling.dry_run
     leader = build_leader(settings.leader_election, cluster, identity) if takes_part else None
     groups = settings.grouping.enabled and not settings.scheduling.dry_run
@@ -105,7 +107,8 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> Co
     election = {"leader election": partial(compete, leader, scheduler, leader_health, begin, writers)} if leader else {}
     controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
     controllers |= {"grove operator": operator.run} if operator else {}
-    loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers}
+    lag = partial(measure_lag, measured.loop_lagged)
+    loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers, "event loop lag": lag}
     return ControlPlane(cluster, scheduler, leader, election, loops, writers)
 
 

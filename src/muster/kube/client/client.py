@@ -1,7 +1,7 @@
 """Kubernetes as a Cluster, over HTTP."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
 
@@ -51,11 +51,12 @@ def connect(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    observe: Callable[[Request, int, float], None] = lambda *_: None,
 ) -> "Kubernetes":
     """The cluster of a kubeconfig's context, or the one that muster runs in; InputError where there is none."""
     credentials = Credentials(find_loader(kubeconfig, context))
     credentials.access.build_tls_context()  # fails now where a file cannot be used
-    return Kubernetes(Http(credentials, limits), credentials.access.server)
+    return Kubernetes(Http(credentials, limits, observe=observe), credentials.access.server)
 
 
 class Kubernetes:

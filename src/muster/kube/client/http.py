@@ -155,8 +155,10 @@ class Http:
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
+        observe: "Callable[[Request, int, float], None]" = lambda *_: None,
     ) -> None:
-        self._credentials, self.limits = credentials, limits
+        """`observe` is called with every answer: its status, 0 where there was none, and the seconds until it began."""
+        self._credentials, self.limits, self._observe = credentials, limits, observe
         self.pause, self.chance, self._clock = pause, chance, clock
         self._held_back_until = -math.inf
         self._connections: list[Connections] = []
@@ -249,20 +251,30 @@ class Http:
         return error
 
     async def _send(self, access: Access, request: Request, silence_seconds: float) -> HttpResponse:
+        began, status = self._clock(), 0
         try:
             pool, data = await self._pool_for(access, request), self._encode(access, request)
-            return await pool.exchange(access, data, self.limits.connect_seconds, silence_seconds)
+            response = await pool.exchange(access, data, self.limits.connect_seconds, silence_seconds)
+            status = response.status
+            return response
         except (InputError, *FAILURES) as error:
             raise await self._failure(error, access, request) from None
+        finally:
+            self._observe(request, status, self._clock() - began)
 
     async def _open_stream(
         self, access: Access, request: Request, silence_seconds: float
     ) -> tuple[HttpResponse, HttpConnection]:
+        began, status = self._clock(), 0
         try:
             pool, data = await self._pool_for(access, request), self._encode(access, request)
-            return await pool.open_stream(access, data, self.limits.connect_seconds, silence_seconds)
+            response, connection = await pool.open_stream(access, data, self.limits.connect_seconds, silence_seconds)
+            status = response.status
+            return response, connection
         except (InputError, *FAILURES) as error:
             raise await self._failure(error, access, request) from None
+        finally:
+            self._observe(request, status, self._clock() - began)
 
     async def _failure(self, error: Exception, access: Access, request: Request) -> ApiError:
         """The error for the caller; certificates that were replaced are used from now on."""

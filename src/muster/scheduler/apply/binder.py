@@ -97,6 +97,11 @@ class Binder:
         self._unconfirmed: dict[str, BindingWrite] = {}  # by pod
 
     @property
+    def unconfirmed_number(self) -> int:
+        """How many bindings are unconfirmed."""
+        return len(self._unconfirmed)
+
+    @property
     def unconfirmed(self) -> dict[str, UnconfirmedBinding]:
         """The oldest unconfirmed binding of each gang that has one."""
         oldest: dict[str, UnconfirmedBinding] = {}

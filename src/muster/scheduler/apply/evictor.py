@@ -131,7 +131,7 @@ class Evictor:
         if isinstance(write.state, Confirmed):
             self.assumed_pods.assume_evicted(eviction.key, write.uid)
             self.backoff.evicted(eviction.key)
-            self.api.observer.evicted(eviction.reason)
+            self.api.observer.evicted(eviction.reason, eviction.gang)
             write.tally.evicted += 1
             self._record(eviction, write.uid, write.term)
 

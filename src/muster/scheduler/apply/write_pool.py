@@ -88,6 +88,11 @@ class PendingWrites:
         return self._in_flight > 0
 
     @property
+    def in_flight(self) -> int:
+        """How many requests take a place."""
+        return self._in_flight
+
+    @property
     def unsettled(self) -> frozenset[str]:
         """The owners of writes that were sent and are not settled."""
         return frozenset(name for name, owner in self._owners.items() if owner.unsettled)
@@ -213,6 +218,11 @@ class WritePool:
     def is_sending(self) -> bool:
         """Whether requests are in flight or wait for a place."""
         return self._pending.is_sending
+
+    @property
+    def in_flight(self) -> int:
+        """How many writes were sent and are not answered."""
+        return self._pending.in_flight
 
     @property
     def unsettled(self) -> frozenset[str]:

@@ -63,8 +63,8 @@ class Seen(NoObserver):
     def bind_failed(self, reason: str, seconds: float) -> None:
         self.lines.append(f"not bound {reason} {seconds:g}")
 
-    def evicted(self, reason: EvictionReason) -> None:
-        self.lines.append(f"evicted {reason}")
+    def evicted(self, reason: EvictionReason, gang: str) -> None:
+        self.lines.append(f"evicted {reason} {gang}")
 
     def eviction_failed(self, reason: str) -> None:
         self.lines.append(f"not evicted {reason}")
@@ -652,7 +652,7 @@ async def test_the_observer_sees_every_write() -> None:
     assert sorted(bench.seen.lines) == [
         "bound core 0",
         "conflict pods",
-        "evicted Preempt",
+        "evicted Preempt default/g",
         "not bound Conflict 0",
         "not evicted TooManyRequests",
     ]
