@@ -1,8 +1,5 @@
 """Two `muster run` on a real API server: the leader goes deaf, gives its lease up and says why; the other one binds."""
 
-import asyncio
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +15,7 @@ from tests.e2e.muster_process import kubeconfig, muster_run
 from tests.support.apiserver.apiserver import ADMIN, ApiServer
 from tests.support.apiserver.gate import Gate
 from tests.support.factories import pod, podgroup
+from tests.support.http import get
 
 NAME = "failover"  # of the lease, the scheduler, the namespace, the node and the gang
 SILENT_SECONDS = 10
@@ -49,7 +47,7 @@ class Process:
         )
 
     async def get(self, path: str) -> tuple[int, str]:
-        return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}")
+        return await get(f"http://127.0.0.1:{self.port}{path}")
 
     async def is_ready(self) -> bool:
         return (await self.get("/readyz"))[0] == 200
@@ -59,16 +57,6 @@ class Process:
 
     def lines(self) -> list[Raw]:
         return [msgspec.json.decode(line) for line in self.log.read_bytes().splitlines() if line.startswith(b"{")]
-
-
-def _get(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
 
 
 async def prepare(cluster: Cluster) -> None:

@@ -51,12 +51,14 @@ PLAIN = {  # template -> plain manifest
     "grouping.yaml": "optional/grouping.yaml",
     "priorityclasses.yaml": "optional/priorityclasses.yaml",
     "servicemonitor.yaml": "optional/servicemonitor.yaml",
+    "metricsaccess.yaml": "optional/metrics-access.yaml",
 }
-OPTIONS = {
+OPTIONS: dict[str, Raw] = {
     "conversion.yaml": {"config.webhook.convertOlderDialects": True},
     "grouping.yaml": {"config.webhook.groupPods": True},
     "priorityclasses.yaml": {"priorityClasses.create": True},
     "servicemonitor.yaml": {"serviceMonitor.enabled": True},
+    "metricsaccess.yaml": {"config.observability.metricsAccess": "kubernetes"},
 }
 
 
@@ -144,7 +146,7 @@ def test_what_the_chart_fills_in_is_no_value() -> None:
         ]
         return set().union(*inner)
 
-    settings = keys(configuration(values(certificatesSecret="mine")))
+    settings = keys(configuration(values(certificatesSecret="mine", metricsTokenSecret="mine")))
     assert settings - keys(VALUES["config"]) == FILLED_IN
 
 
@@ -184,6 +186,13 @@ def test_the_chart_has_the_version_of_muster() -> None:
         ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
         ({"tolerations": [{"operator": "Exists"}]}, "deployment.yaml", "tolerations:\n        - operator: Exists"),
         ({"certificatesSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
+        ({"metricsTokenSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
+        ({"metricsTokenSecret": "mine", **OPTIONS["servicemonitor.yaml"]}, "servicemonitor.yaml", 'name: "mine"'),
+        (
+            {**OPTIONS["metricsaccess.yaml"], **OPTIONS["servicemonitor.yaml"]},
+            "servicemonitor.yaml",
+            "bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+        ),
         ({"image.tag": "9"}, "config.yaml", 'startupImage: "muster:9"'),
     ],
 )
@@ -209,7 +218,7 @@ def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
     off = values(**off, **OPTIONS["conversion.yaml"], **OPTIONS["grouping.yaml"])
     assert [
         raw
-        for name in (*WEBHOOKS, "priorityclasses.yaml", "servicemonitor.yaml")
+        for name in (*WEBHOOKS, "priorityclasses.yaml", "servicemonitor.yaml", "metricsaccess.yaml")
         for raw in yaml.safe_load_all(template(name, off))
         if raw
     ] == []
@@ -270,6 +279,8 @@ def test_another_configuration_makes_other_pods() -> None:
         {"config.webhook.groupPods": True, "config.grouping.owners": [], "config.grouping.kinds": [SIMULATION]},
         {"config.consolidation": {"maxPods": 3}, "config.disturbance": {"maxShare": 1}},
         {"config.grove.mode": "bridge", "config.grove.startupImage": "other:1"},
+        {"metricsTokenSecret": "mine"},
+        {"config.observability.metricsAccess": "kubernetes"},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:

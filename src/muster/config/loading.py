@@ -12,7 +12,17 @@ from msgspec.structs import FieldInfo
 from muster.api.decoding import decode
 from muster.api.meta import Wire
 from muster.api.reader import parse_documents
-from muster.config.settings import LABEL, NAME, Certificates, Config, PodGrouping, item_struct_of, schema_of, struct_of
+from muster.config.settings import (
+    LABEL,
+    NAME,
+    Certificates,
+    Config,
+    Observability,
+    PodGrouping,
+    item_struct_of,
+    schema_of,
+    struct_of,
+)
 from muster.errors import InputError
 from muster.grouping.custom_kind_problems import custom_kind_problems
 from muster.grouping.table import RESOURCES
@@ -133,11 +143,20 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             f"{election.progress_seconds}",
             hint="else kubelet restarts a leader before it can give up the lease",
         )
+    yield from _metrics_problems(config.observability)
     yield from _owner_problems(config.grouping)
     yield from custom_kind_problems(config.grouping.kinds, "grouping.kinds")
     yield from _certificate_problems(config.webhook.certificates)
     if config.webhook.enabled and config.webhook.port == config.observability.port:
         yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
+
+
+def _metrics_problems(observability: Observability) -> Iterator[Problem]:
+    is_read, at = observability.metrics_access == "token-file", "observability.metricsTokenFile"
+    if is_read and not observability.metrics_token_file:
+        yield Problem(at, "is missing", hint="with `metricsAccess: token-file`, say where the token is")
+    if observability.metrics_token_file and not is_read:
+        yield Problem(at, "is not read", hint="say `metricsAccess: token-file`, or leave it out")
 
 
 def _owner_problems(grouping: PodGrouping) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from muster.planning.policy import Policy
 Level = Literal["debug", "info", "warning", "error"]
 FAILURE_POLICIES = ("Fail", "Ignore")
 SOURCES = ("generated", "files")
+METRICS_ACCESS = ("open", "kubernetes", "token-file")
 GROVE_MODES = ("operator", "bridge")
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -384,6 +385,16 @@ class Observability(Wire, frozen=True):
             **_between(1, 10_000),
         ),
     ] = 100
+    metrics_access: Annotated[
+        str,
+        doc(
+            "Who may read `/metrics`. `open`: any client. `kubernetes`: bearers of a token that Kubernetes knows "
+            "(TokenReview), of a user that may `get` the path `/metrics` (SubjectAccessReview). `token-file`: bearers "
+            "of the token in `metricsTokenFile`. Tokens travel in plain HTTP: keep the port inside the cluster.",
+            enum=list(METRICS_ACCESS),
+        ),
+    ] = METRICS_ACCESS[0]
+    metrics_token_file: Annotated[str, doc("`token-file`: holds one token; read again when it changes.")] = ""
     stuck_cycle_seconds: Annotated[
         int,
         doc(

@@ -13,7 +13,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from muster import __version__
@@ -28,6 +28,7 @@ from muster.observability.metric_table import (
     Metric,
     status_reason,
 )
+from muster.observability.metrics_access import Authorize, bearer_token
 from muster.observability.queue_metrics import OTHER_QUEUES, QueueCollector, find_gang
 from muster.planning.decision import CyclePlan, GangPlan, Role
 from muster.planning.disturbance import EvictionReason
@@ -254,13 +255,17 @@ def _make(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Hist
             return Histogram(name, about, labels, registry=registry, buckets=metric.buckets)
 
 
-def route(metrics: Metrics) -> Route:
-    """`/metrics`, as text or as OpenMetrics, by the Accept header."""
-    return Route("/metrics", _respond(metrics))
+def route(metrics: Metrics, authorize: Authorize | None = None) -> Route:
+    """`/metrics`, as text or as OpenMetrics, by the Accept header; `authorize` None: for any client."""
+    return Route("/metrics", _respond(metrics, authorize))
 
 
-def _respond(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+def _respond(metrics: Metrics, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
+        refusal = await authorize(bearer_token(request.headers.get("authorization", ""))) if authorize else None
+        if refusal is not None:
+            challenge = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
+            return PlainTextResponse(f"{refusal.message}\n", refusal.status, challenge)
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         text = await asyncio.to_thread(encode, metrics.registry)  # some 10 ms: the webhook answers meanwhile
         return Response(text, headers={"content-type": kind})

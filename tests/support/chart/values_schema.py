@@ -13,7 +13,7 @@ from muster.api.meta import Wire
 from muster.config import settings
 from tests.support.factories import Raw
 
-FILLED_IN = {  # by the chart, from `name`, the namespace of the release and `certificatesSecret`
+FILLED_IN = {  # by the chart, from `name`, the namespace of the release and names of Secrets
     "leaderElection.leaseName",
     "leaderElection.leaseNamespace",
     "webhook.configurationName",
@@ -22,6 +22,7 @@ FILLED_IN = {  # by the chart, from `name`, the namespace of the release and `ce
     "webhook.certificates.serviceName",
     "webhook.certificates.source",
     "webhook.certificates.folder",
+    "observability.metricsTokenFile",
 }
 
 
@@ -55,6 +56,7 @@ _OWN: Raw = {  # of the chart alone
     "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
     "tolerations": {"type": "array", "items": {"type": "object"}},
     "certificatesSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
+    "metricsTokenSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
     "priorityClasses": _whole(create={"type": "boolean"}),
     "serviceMonitor": _whole(
         enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}

@@ -1,18 +1,22 @@
 """The servers of the control plane: health and metrics on one address, the admission webhook on another."""
 
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from muster.cli.assemble.grove_operator import reader_of
 from muster.cli.tasks import Loop
 from muster.config.settings import Config, Observability, Webhook
+from muster.errors import InputError
 from muster.kube.cluster import Cluster
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.observability import health, metrics
 from muster.observability.asgi_server import listen
+from muster.observability.metrics_access import Authorize, Reviewer, TokenFile, TokenReviews
 from muster.scheduler.leader_election import Leader
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
@@ -35,6 +39,7 @@ def build_servers(
 ) -> dict[str, Loop]:
     """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
     has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
+    authorize = build_metrics_access(settings.observability, cluster, scheduler.clock)
     sections = (settings.observability, settings.webhook) if has_webhook else (settings.observability,)
     first, *others = open_sockets(*sections)
     ready = build_readiness_checks(settings.observability, scheduler, leader)
@@ -44,7 +49,21 @@ def build_servers(
         ready.append(certificate)
         context = partial(_validation_context, scheduler, operator)
         webhook = _webhook_loops(settings.webhook, cluster, context, certificate, measured, others, group_pod)
-    return {**_observability_loops(settings.observability, scheduler, ready, measured, first), **webhook}
+    served = metrics.route(measured, authorize)
+    return {**_observability_loops(settings.observability, scheduler, ready, served, first), **webhook}
+
+
+def build_metrics_access(settings: Observability, cluster: Cluster, clock: Callable[[], float]) -> Authorize | None:
+    """Who may read metrics; None: any client. InputError where a token file cannot be used."""
+    match settings.metrics_access:
+        case "kubernetes" if isinstance(cluster, Reviewer):
+            return TokenReviews(cluster, clock).authorize
+        case "kubernetes":
+            raise InputError("`observability.metricsAccess: kubernetes` needs an API server that reviews tokens")
+        case "token-file":
+            return TokenFile(settings.metrics_token_file, clock).authorize
+        case _:
+            return None
 
 
 def open_sockets(*sections: Webhook | Observability) -> list[socket.socket]:
@@ -85,11 +104,11 @@ def _observability_loops(
     settings: Observability,
     scheduler: Scheduler,
     ready: list[health.Check],
-    measured: metrics.Metrics,
+    served_metrics: Route,
     listener: socket.socket,
 ) -> dict[str, Loop]:
     live = [build_cycle_check(settings, scheduler)]
-    app = Starlette(routes=[*health.routes(live, ready), metrics.route(measured)])
+    app = Starlette(routes=[*health.routes(live, ready), served_metrics])
     server = handlers.build_server(app, settings.host, settings.port)
     return {"observability": partial(server.serve, [listener])}
 

@@ -122,6 +122,12 @@ class Kubernetes:
             Request("POST", creation_path(resource, namespace_and_name(raw)[0]), MANAGER, _body(resource, raw))
         )
 
+    async def review(self, resource: Resource, raw: Raw) -> Raw:
+        """The answer to a review: an object that is never stored, and has no name."""
+        body = _body(resource, raw)
+        request = Request("POST", creation_path(resource, ""), body=body, repeatable=True)
+        return decode_body(_decode, await self._http.call(request), request.path)
+
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
         """After a lost response, a retry may fail with `Conflict` because the first attempt was applied."""
         path = object_path(resource, *namespace_and_name(raw), subresource)
