@@ -52,6 +52,8 @@ PLAIN = {  # template -> plain manifest
     "priorityclasses.yaml": "optional/priorityclasses.yaml",
     "servicemonitor.yaml": "optional/servicemonitor.yaml",
     "metricsaccess.yaml": "optional/metrics-access.yaml",
+    "prometheusrule.yaml": "optional/prometheusrule.yaml",
+    "grafanadashboard.yaml": "optional/grafana-dashboard.yaml",
 }
 OPTIONS: dict[str, Raw] = {
     "conversion.yaml": {"config.webhook.convertOlderDialects": True},
@@ -59,6 +61,8 @@ OPTIONS: dict[str, Raw] = {
     "priorityclasses.yaml": {"priorityClasses.create": True},
     "servicemonitor.yaml": {"serviceMonitor.enabled": True},
     "metricsaccess.yaml": {"config.observability.metricsAccess": "kubernetes"},
+    "prometheusrule.yaml": {"prometheusRule.enabled": True},
+    "grafanadashboard.yaml": {"grafanaDashboard.enabled": True},
 }
 
 
@@ -153,7 +157,17 @@ def test_what_the_chart_fills_in_is_no_value() -> None:
 def test_every_value_is_documented() -> None:
     """With a comment right above it, or above the section that it is in."""
     lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
-    sections = ("image:", "config:", "webhook:", "observability:", "serviceMonitor:", "requests:", "limits:")
+    sections = (
+        "image:",
+        "config:",
+        "webhook:",
+        "observability:",
+        "serviceMonitor:",
+        "prometheusRule:",
+        "grafanaDashboard:",
+        "requests:",
+        "limits:",
+    )
     covered = ("cpu:", "memory:", "level:", "tolerations:", "priorityClasses:", *sections)
     for before, line in zip(["", *lines], lines, strict=False):
         if re.match(r"\s*[A-Za-z]+:", line) and not line.strip().startswith(covered):
@@ -216,12 +230,7 @@ def test_beside_another_operator_its_sets_are_not_sent(off: Raw) -> None:
 def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
     """Nothing is left of it but blanks: no webhook would answer, and `Fail` would refuse every PodGroup."""
     off = values(**off, **OPTIONS["conversion.yaml"], **OPTIONS["grouping.yaml"])
-    assert [
-        raw
-        for name in (*WEBHOOKS, "priorityclasses.yaml", "servicemonitor.yaml", "metricsaccess.yaml")
-        for raw in yaml.safe_load_all(template(name, off))
-        if raw
-    ] == []
+    assert [raw for name in (*WEBHOOKS, *OPTIONS) for raw in yaml.safe_load_all(template(name, off)) if raw] == []
 
 
 # the configuration ----------------------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ _OWN: Raw = {  # of the chart alone
     "serviceMonitor": _whole(
         enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
     ),
+    "prometheusRule": _whole(enabled={"type": "boolean"}),
+    "grafanaDashboard": _whole(enabled={"type": "boolean"}),
 }
 
 

@@ -1,4 +1,4 @@
-"""Who may read metrics: what is requested, remembered and refused; tests/e2e/test_metrics_access.py asks a real server."""
+"""Who may read metrics: what is requested, remembered and refused; test_metrics_access of e2e asks a real server."""
 
 import asyncio
 from pathlib import Path
