@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.factories import pod, podgroup
 from tests.support.http import get
 from tests.support.live.objects import queue
 from tests.support.monitoring import OF_TARGETS, queries, series_in
+from tests.support.otlp import Collector
 from tests.support.promql import selectors
 
 NAME = "monitoring"
@@ -42,14 +44,21 @@ async def bind_a_gang(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-async def scrape(apiserver: ApiServer, tmp_path: Path) -> str:
-    """What is exported once a gang is bound and another waits."""
+def collector() -> Iterator[Collector]:
+    with Collector().open() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def scrape(apiserver: ApiServer, tmp_path: Path, collector: Collector) -> str:
+    """What is exported once a gang is bound and another waits; the process has ended, and sent its traces."""
     cluster, port = connect(apiserver.kubeconfig), free_port()
     settings = {
         "scheduling": {"schedulerNames": [NAME]},
         "leaderElection": {"enabled": False},
         "webhook": {"enabled": False},
         "observability": {"host": "127.0.0.1", "port": port},
+        "tracing": {"endpoint": collector.url},
     }
     await bind_a_gang(cluster)
     url, text = f"http://127.0.0.1:{port}/metrics", ""
@@ -65,8 +74,8 @@ async def scrape(apiserver: ApiServer, tmp_path: Path) -> str:
     return text
 
 
-async def test_every_query_finds_its_series_in_a_real_scrape(scrape: str) -> None:
-    """Names and labels; and promtool, where it is at hand, finds nothing wrong with the names."""
+async def test_every_query_finds_its_series_in_a_real_scrape(scrape: str, collector: Collector) -> None:
+    """Names and labels; and promtool, where it is at hand, finds nothing wrong with the names. Cycles are traced."""
     known = series_in(text_string_to_metric_families(scrape))
     for name, query in queries().items():
         for selector in selectors(query):
@@ -83,3 +92,4 @@ async def test_every_query_finds_its_series_in_a_real_scrape(scrape: str) -> Non
             [promtool, "check", "metrics"], input=scrape, capture_output=True, text=True, check=False
         )
         assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
+    assert {"cycle", "snapshot", "plan", "allocate", "apply"} <= {span.name for span in collector.spans()}

@@ -288,7 +288,7 @@ def test_another_configuration_makes_other_pods() -> None:
         {"config.webhook.groupPods": True, "config.grouping.owners": [], "config.grouping.kinds": [SIMULATION]},
         {"config.consolidation": {"maxPods": 3}, "config.disturbance": {"maxShare": 1}},
         {"config.grove.mode": "bridge", "config.grove.startupImage": "other:1"},
-        {"metricsTokenSecret": "mine"},
+        {"metricsTokenSecret": "mine", "config.tracing": {"endpoint": "http://collector:4318/v1/traces"}},
         {"config.observability.metricsAccess": "kubernetes"},
     ],
 )
@@ -308,7 +308,7 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
     image = chosen["config"]["grove"]["startupImage"] or f"muster:{ABOUT['appVersion']}"
     assert read.grove.startup_image == image
-    for section in ("grouping", "grove", "consolidation", "disturbance"):
+    for section in ("grouping", "grove", "consolidation", "disturbance", "tracing"):
         settings = getattr(read, section)
         stated = chosen["config"][section] | ({"startupImage": image} if section == "grove" else {})
         assert settings == msgspec.convert(stated, type(settings))

@@ -144,6 +144,8 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             hint="else kubelet restarts a leader before it can give up the lease",
         )
     yield from _metrics_problems(config.observability)
+    if (endpoint := config.tracing.endpoint) and not endpoint.startswith(("http://", "https://")):
+        yield Problem("tracing.endpoint", "is no address", hint="such as http://collector:4318/v1/traces")
     yield from _owner_problems(config.grouping)
     yield from custom_kind_problems(config.grouping.kinds, "grouping.kinds")
     yield from _certificate_problems(config.webhook.certificates)

@@ -405,6 +405,21 @@ class Observability(Wire, frozen=True):
     ] = 300
 
 
+class Tracing(Wire, frozen=True):
+    """Traces of cycles for OpenTelemetry; needs `muster[otel]`."""
+
+    endpoint: Annotated[
+        str,
+        doc(
+            "Where spans are sent, over OTLP in HTTP: `http://collector:4318/v1/traces`. Empty: nowhere, and nothing "
+            "of OpenTelemetry is loaded. Headers come from `OTEL_EXPORTER_OTLP_HEADERS`."
+        ),
+    ] = ""
+    sample_percent: Annotated[
+        int, doc("Of all cycles, those that are traced: a busy cluster has several a second.", **_between(1, 100))
+    ] = 100
+
+
 class Log(Wire, frozen=True):
     """JSON lines on stderr."""
 
@@ -428,6 +443,7 @@ class Config(Wire, frozen=True):
     leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
     webhook: Annotated[Webhook, doc("")] = Webhook()
     observability: Annotated[Observability, doc("")] = Observability()
+    tracing: Annotated[Tracing, doc("")] = Tracing()
     log: Annotated[Log, doc("")] = Log()
 
     @property

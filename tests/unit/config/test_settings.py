@@ -86,13 +86,14 @@ def test_all_problems_are_reported_at_once() -> None:
         ("observability: {port: 9443}", "observability.port: is the webhook's, too: 9443"),
         ("observability: {metricsAccess: token-file}", "observability.metricsTokenFile: is missing"),
         ("observability: {metricsTokenFile: /x}", "observability.metricsTokenFile: is not read"),
+        ("tracing: {endpoint: collector:4318}", "tracing.endpoint: is no address"),
         ("observability: {metricsAccess: some}", "`some` is not one of its words"),
         ("observability: {silentWatchSeconds: 5}", "must be between 10 and 3600, is 5"),
         ("scheduling: {searchSteps: 1}", "must be between 1000 and 1000000000, is 1"),
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
         (
             "token: abc",
-            "grouping, grove, leaderElection, log, observability, scheduling, webhook",
+            "grouping, grove, leaderElection, log, observability, scheduling, tracing, webhook",
         ),
         ("a: 1\n---\nb: 2", "holds 2 documents"),
         ("[1]", "expected an object, got a list"),
@@ -129,7 +130,7 @@ def settings(kind: type[Wire], at: str = "") -> list[tuple[str, msgspec.structs.
 @pytest.mark.parametrize(("at", "field"), settings(Config), ids=lambda value: value if isinstance(value, str) else "")
 def test_every_setting_has_a_reason_and_a_unit(at: str, field: msgspec.structs.FieldInfo) -> None:
     """Numbers say what they count; ranges hold their default; all of it stands in the reference."""
-    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|Pods|Queues|Share|oncurrency|port)$")
+    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|Pods|Queues|Share|Percent|oncurrency|port)$")
     (note,) = config_settings.notes_of(field)
     assert len(note.description) > 15
     if isinstance(field.default, int) and not isinstance(field.default, bool):

@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -32,6 +33,8 @@ from muster.observability.api_requests import count_requests
 from muster.observability.event_loop_lag import measure_lag
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
+from muster.observability.tracing import FLUSH_SECONDS, CycleTracer, connect_tracer
+from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
 from muster.scheduler.leader_health import LeaderHealth
 from muster.scheduler.loop import Scheduler
@@ -62,8 +65,11 @@ def run_control_plane(settings: Config, kubeconfig: str | None, context: str | N
 
 async def run(settings: Config, cluster: Cluster, measured: Metrics | None = None) -> None:
     """Run every loop until SIGTERM or SIGINT, or until one fails; then end in order. Cancels a plan in progress."""
-    stop, identity, log = stop_on((signal.SIGTERM, signal.SIGINT)), replica_identity(), logger("run")
+    tracer = connect_tracer(settings.tracing, identity := replica_identity())
+    stop, log = stop_on((signal.SIGTERM, signal.SIGINT)), logger("run")
     plane = build_control_plane(settings, cluster, identity, measured or Metrics())
+    if tracer is not None:
+        plane.scheduler.runner.tracers.append(tracer.export)
     election, loops = tasks.start(plane.election), tasks.start(plane.loops)
     stopping = asyncio.create_task(stop.wait(), name="stop")
     log.info("muster runs", identity=identity, dry_run=settings.scheduling.dry_run)
@@ -73,7 +79,16 @@ async def run(settings: Config, cluster: Cluster, measured: Metrics | None = Non
             task.result()  # a loop that ends by itself has failed, and raises why
     finally:
         await _end(plane, election, [stopping, *loops])
+        if tracer is not None:
+            await _flush(tracer)
         log.info("muster has stopped")
+
+
+async def _flush(tracer: CycleTracer) -> None:
+    """Export the traces that wait; a collector that does not answer holds up nothing."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FLUSH_SECONDS):
+            await in_daemon_thread("flush traces", tracer.flush)
 
 
 def build_control_plane(settings: Config, cluster: Cluster, identity: str, measured: Metrics) -> ControlPlane:
