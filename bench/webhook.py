@@ -31,6 +31,7 @@ from muster.api.objects import Objects
 from muster.api.topology import Topology
 from muster.cli.assemble.process import tune
 from muster.config.settings import Certificates, Webhook
+from muster.observability.asgi_server import AsgiServer, listen
 from muster.validation.context import ValidationContext
 from muster.validation.pods.membership import gang_of
 from muster.webhook import admission, handlers
@@ -164,9 +165,8 @@ def serve(port: int, bundle: Bundle, busy: bool) -> None:
         threading.Thread(target=planning, daemon=True).start()
     served_certificate = ServedCertificate()
     served_certificate.use(bundle, HOST)
-    asyncio.run(
-        handlers.build_server(handlers.build_app(SETTINGS, around), "127.0.0.1", port, served_certificate).serve()
-    )
+    server = AsgiServer(handlers.build_app(SETTINGS, around), tls=served_certificate.context)
+    asyncio.run(server.serve([listen("127.0.0.1", port, "")]))
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from tests.e2e.installed import Response, ask, free_port, gone, put, registered,
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import group, podgroup
+from tests.support.served import served
 
 PATH = "/apis/scheduling.run.ai/v2alpha2/namespaces/webhook/podgroups"
 GOOD = podgroup(group("leader", 1), group("workers", 4), minSubGroup=2, namespace="webhook")
@@ -76,15 +77,8 @@ async def running(
     await rotation.reconcile()
     app = handlers.build_app(settings, ValidationContext)
     app.add_middleware(OneByOne)
-    server = handlers.build_server(app, settings.host, settings.port, served_certificate)
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
+    async with served(app, tls=served_certificate.context, host=settings.host, port=settings.port):
         yield rotation
-    finally:
-        server.should_exit = True
-        await task
 
 
 def tried(raw: Raw, **query: str) -> tuple[str, str, Raw]:

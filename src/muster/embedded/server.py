@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import uvicorn
 from msgspec import Struct
-from starlette.types import ASGIApp
 
 from muster.embedded import tls
 from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig
@@ -19,10 +17,11 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, now, server_context
 from muster.errors import InputError
 from muster.observability.asgi_server import AsgiServer, listen
+from muster.observability.connection_table import ConnectionLimits
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SHUTDOWN_GRACE_SECONDS = 2  # for requests in flight
-KEEP_ALIVE_SECONDS = 120  # clients reuse a connection after a pause: kubectl drain after 5 s, others after 30
+# clients reuse a connection after a pause: kubectl drain after 5 s, others after 30; most connections are watches
+LIMITS = ConnectionLimits(connections=1_000, per_peer=900, body_seconds=60.0, idle_seconds=120.0, write_seconds=30.0)
 OTHER_HOST = "--host is an address of this machine, such as 127.0.0.1"
 OTHER_PORT = f"choose another --port, 0 is any that is free; {OTHER_HOST}"
 
@@ -61,7 +60,7 @@ async def serve(
         path = kubeconfig_path or Path(folder) / "kubeconfig"
         context = server_context(memory.store, token, clock, schedulers)
         ssl_context = tls.server_context(certificates, Path(folder))
-        server = AsgiServer(_config(application(context), ssl_context))
+        server = AsgiServer(application(context), LIMITS, ssl_context)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _wait_until_started(server, running)
@@ -71,23 +70,6 @@ async def serve(
             server.should_exit = True
             context.watches.close_all()
             await running
-
-
-def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        http="h11",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_GRACE_SECONDS,
-    )
-    config.load()
-    config.ssl = context
-    return config
 
 
 async def _wait_until_started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -20,8 +19,6 @@ from starlette.routing import Route
 
 from muster.api.codec import title
 from muster.config.settings import Webhook
-from muster.observability.asgi_server import AsgiServer
-from muster.observability.header_timeout import HeaderTimeout
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.webhook.admission import mutate, validate
@@ -34,7 +31,6 @@ from muster.webhook.admission_review import (
     decode,
     encode,
 )
-from muster.webhook.certificates.certificate_rotation import ServedCertificate
 from muster.webhook.cluster_context import ClusterContext, ContextProvider
 from muster.webhook.pod_review import GroupPod, PodAdmissionRequest, admit_pod, decode_pod_review, leave_ungrouped
 
@@ -240,27 +236,4 @@ def build_app(
     return Starlette(
         routes=[Route(path, endpoint, methods=["POST"]) for path, endpoint in endpoints.items()],
         exception_handlers={404: not_found, 405: not_found},
-    )
-
-
-def build_server(
-    app: Starlette, host: str, port: int, served_certificate: ServedCertificate | None = None
-) -> AsgiServer:
-    """A server to run with `serve()`; with TLS where it has a certificate. It leaves signals to the process."""
-    return AsgiServer(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            http=HeaderTimeout,
-            ws="none",
-            server_header=False,
-            limit_concurrency=1_000,  # connections; more get a 503
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=2,
-            ssl_context_factory=(lambda _config, _default: served_certificate.context) if served_certificate else None,
-        )
     )

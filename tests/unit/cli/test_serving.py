@@ -9,8 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,11 +32,13 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.errors import InputError
 from muster.observability import asgi_server
+from muster.observability.asgi_server import AsgiServer
 from muster.observability.logging import configure
 from muster.webhook import handlers as webhook
 from muster.webhook.certificates.certificate_bundle import issue
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import build_source
+from tests.support.served import served
 
 ELSEWHERE = "127.0.0.2"  # reaches servers on every address, but none on 127.0.0.1
 
@@ -97,13 +98,8 @@ async def test_no_request_is_answered_without_tls() -> None:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
     served_certificate = ServedCertificate()
     served_certificate.use(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
-    server = webhook.build_server(webhook.build_app(Webhook()), "127.0.0.1", 0, served_certificate)
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    assert b"HTTP/" not in await said_without_tls(server.servers[0].sockets[0].getsockname()[1])
-    server.should_exit = True
-    await running
+    async with served(webhook.build_app(Webhook()), tls=served_certificate.context) as (_, port):
+        assert b"HTTP/" not in await said_without_tls(port)
 
 
 def test_old_tls_is_not_spoken() -> None:
@@ -238,54 +234,12 @@ def test_an_invalid_address_is_reported(host: str) -> None:
 # connections --------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def listening() -> AsyncIterator[int]:
-    server = webhook.build_server(webhook.build_app(Webhook()), "127.0.0.1", 0)
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    await running
-
-
-@pytest.mark.parametrize("begun", [b"", b"POST /valid", b"GET / HTTP/1.1\r\nhost: muster\r\n"])
-async def test_half_a_request_does_not_hold_a_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    """A thousand of them would use up all connections, also after a first request."""
-    monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.1)
-    async with listening() as port, asyncio.timeout(10):
-        for first_request in (b"", b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(first_request)
-            if first_request:
-                assert b"404" in await reader.readuntil(b"\r\n\r\n")
-            if begun or not first_request:  # else it is idle between requests, which has a longer limit
-                writer.write(begun)
-                await reader.read()
-            writer.close()
-
-
-async def test_a_connection_between_requests_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server comes back to it."""
-    monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.05)
-    async with listening() as port, asyncio.timeout(10):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(3):
-            writer.write(b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n")
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert b"404" in head
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            await asyncio.sleep(0.3)
-        writer.close()
-
-
 async def test_the_server_leaves_signals_to_the_process() -> None:
     """It answers until its task is cancelled: on SIGTERM the API server does not know yet that this replica ends."""
     received = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, received.set)
     try:
-        async with listening() as port, asyncio.timeout(10):
+        async with served(webhook.build_app(Webhook())) as (_, port), asyncio.timeout(10):
             os.kill(os.getpid(), signal.SIGTERM)
             await received.wait()
             await asyncio.sleep(0.3)
@@ -303,11 +257,9 @@ async def test_a_cancelled_server_answers_requests_in_progress() -> None:
         await go_on.wait()
         return Response(b"done")
 
-    server = webhook.build_server(Starlette(routes=[Route("/", slow)]), "127.0.0.1", 0)
-    running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    server, listener = AsgiServer(Starlette(routes=[Route("/", slow)])), asgi_server.listen("127.0.0.1", 0, "")
+    port = listener.getsockname()[1]
+    running = asyncio.create_task(server.serve([listener]))
     async with asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n")

@@ -1,7 +1,6 @@
 """The process of `muster up`: it serves only while everything in it runs."""
 
 import asyncio
-import ssl
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from muster.config import loading
 from muster.embedded import server
 from muster.embedded.cluster_store import ClusterStore
 from muster.errors import MusterError
+from muster.observability.asgi_server import AsgiServer
 from tests.unit.grouping.manifests.manifest_examples import manifest, pod, reference
 
 
@@ -71,10 +71,9 @@ async def test_an_error_in_the_work_is_raised_as_it_is() -> None:
     loops[0].cancel()
 
 
-async def test_a_connection_lasts_longer_than_clients_pause() -> None:
+def test_a_connection_lasts_longer_than_clients_pause() -> None:
     """`kubectl drain` asks again after 5 s on the same connection, others after 30; one that is cut then fails them."""
-    config = server._config(Starlette(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-    assert config.timeout_keep_alive > 60
+    assert AsgiServer(Starlette(), server.LIMITS).config.timeout_keep_alive > 60
     assert uvicorn.Config(Starlette()).timeout_keep_alive == 5, "which is why"
 
 

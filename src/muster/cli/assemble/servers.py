@@ -15,7 +15,8 @@ from muster.errors import InputError
 from muster.kube.cluster import Cluster
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.observability import health, metrics
-from muster.observability.asgi_server import listen
+from muster.observability.asgi_server import AsgiServer, listen
+from muster.observability.connection_table import ConnectionLimits
 from muster.observability.metrics_access import Authorize, Reviewer, TokenFile, TokenReviews
 from muster.scheduler.leader_election import Leader
 from muster.scheduler.loop import Scheduler
@@ -26,6 +27,8 @@ from muster.webhook.certificates.certificate_rotation import CertificateRotation
 from muster.webhook.certificates.certificate_sources import build_source
 from muster.webhook.cluster_context import ContextProvider
 from muster.webhook.pod_review import GroupPod, leave_ungrouped
+
+PROBE_LIMITS = ConnectionLimits(connections=100, per_peer=50)  # kubelet, Prometheus, and a user now and then
 
 
 def build_servers(
@@ -109,7 +112,7 @@ def _observability_loops(
 ) -> dict[str, Loop]:
     live = [build_cycle_check(settings, scheduler)]
     app = Starlette(routes=[*health.routes(live, ready), served_metrics])
-    server = handlers.build_server(app, settings.host, settings.port)
+    server = AsgiServer(app, PROBE_LIMITS)
     return {"observability": partial(server.serve, [listener])}
 
 
@@ -126,7 +129,7 @@ def _webhook_loops(
         certificate, build_source(settings.certificates, cluster), cluster, settings, measured
     )
     app = handlers.build_app(settings, context, measured, group_pod)
-    server = handlers.build_server(app, settings.host, settings.port, certificate)
+    server = AsgiServer(app, tls=certificate.context)
     return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
 
 

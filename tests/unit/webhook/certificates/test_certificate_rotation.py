@@ -5,8 +5,7 @@ import base64
 import copy
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from msgspec.structs import replace
-from starlette.applications import Starlette
 
 from muster.api.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, Resource
 from muster.config.settings import Certificates, Webhook
@@ -42,6 +40,7 @@ from muster.webhook.certificates.certificate_rotation import (
 from muster.webhook.certificates.certificate_sources import FILES, CertificateFiles, CertificateSecret, build_source
 from tests.support.admission_reviews import sent
 from tests.support.factories import podgroup
+from tests.support.served import served
 
 SETTINGS = Certificates()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -523,19 +522,6 @@ async def test_the_webhooks_of_grove_fail_as_those_of_podgroups() -> None:
 # showing ------------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def listening(app: Starlette, served_certificate: ServedCertificate) -> AsyncIterator[int]:
-    server = handlers.build_server(app, "127.0.0.1", 0, served_certificate)
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
-
-
 async def fetch(port: int, authority: bytes) -> tuple[int, bytes]:
     """As the API server does: TLS to the Service's name, trusting the authority only; the certificate it was shown."""
     trust = ssl.create_default_context(cadata=authority.decode())
@@ -555,7 +541,7 @@ async def test_a_certificate_is_changed_without_a_stop() -> None:
     now = datetime.now(UTC)
     served_certificate = ServedCertificate()
     assert served_certificate.problem() == "there is none yet; if that lasts, see the log"
-    async with listening(handlers.build_app(Webhook()), served_certificate) as port:
+    async with served(handlers.build_app(Webhook()), tls=served_certificate.context) as (_, port):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await fetch(port, issue(SETTINGS, now).authority)
         for _ in range(2):

@@ -1,0 +1,65 @@
+"""HTTP/1.1 on one connection, which reports what it waits for: limits depend on it.
+
+uvicorn limits only the time between requests, and no client that sends or reads slowly.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import h11
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from muster.observability.connection_table import Phase
+
+UNSENT_BYTES = 64 * 2**10  # of an answer, before the handler waits for the peer
+
+
+class GuardedHttp(H11Protocol):
+    """uvicorn's protocol, with `on_phase` called whenever the connection waits for something else."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        on_phase: Callable[[Phase], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        super().__init__(config, state, {})
+        self._on_phase, self._on_lost = on_phase, on_lost
+        self._phase = Phase.OPENING
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The handshake is complete, if there is one."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self._on_phase(Phase.OPENING)
+
+    def data_received(self, data: bytes) -> None:
+        """Some of a request came."""
+        super().data_received(data)
+        self._update_phase()
+
+    def on_response_complete(self) -> None:
+        """All of an answer was written to the transport."""
+        super().on_response_complete()
+        self._update_phase()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._on_lost()
+        super().connection_lost(exc)
+
+    def _update_phase(self) -> None:
+        phase = self._current_phase()
+        if phase != self._phase:
+            self._phase = phase
+            self._on_phase(phase)
+
+    def _current_phase(self) -> Phase:
+        if self.conn.their_state is h11.IDLE:
+            return Phase.OPENING if self.timeout_keep_alive_task is None else Phase.IDLE
+        if self.conn.their_state is h11.SEND_BODY:
+            return Phase.RECEIVING
+        return Phase.IDLE if self.cycle.response_complete else Phase.ANSWERING
