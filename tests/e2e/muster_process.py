@@ -21,6 +21,7 @@ FILES = (
     "20-rbac",
     "30-config",
     "40-service",
+    "45-networkpolicy",
     "50-deployment",
     "60-webhook",
     "70-grove-webhook",
@@ -31,7 +32,8 @@ OPTIONS = ("optional/conversion", "optional/grouping")  # webhook configurations
 def resource_of(raw: Raw) -> Resource:
     """Of whatever the manifests hold: all of them have regular plurals."""
     group, _, version = raw["apiVersion"].rpartition("/")
-    return Resource(group, version, f"{raw['kind'].lower()}s", raw["kind"], "namespace" in raw["metadata"])
+    plural = f"{raw['kind'].lower()}s".replace("ys", "ies")
+    return Resource(group, version, plural, raw["kind"], "namespace" in raw["metadata"])
 
 
 def installed_objects(without: str = "") -> list[Raw]:

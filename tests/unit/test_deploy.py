@@ -44,6 +44,7 @@ PLAIN = {  # template -> plain manifest
     "rbac.yaml": "20-rbac.yaml",
     "config.yaml": "30-config.yaml",
     "service.yaml": "40-service.yaml",
+    "networkpolicy.yaml": "45-networkpolicy.yaml",
     "deployment.yaml": "50-deployment.yaml",
     "webhook.yaml": "60-webhook.yaml",
     "grove.yaml": "70-grove-webhook.yaml",
@@ -162,6 +163,7 @@ def test_every_value_is_documented() -> None:
         "config:",
         "webhook:",
         "observability:",
+        "networkPolicy:",
         "serviceMonitor:",
         "prometheusRule:",
         "grafanaDashboard:",
@@ -502,6 +504,7 @@ def test_selectors_find_the_pods() -> None:
         deployment["selector"]["matchLabels"],
         spread,
         named("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        named("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
         *(service["selector"] for service in services),
     ):
         assert selector.items() <= labels
@@ -513,6 +516,22 @@ def test_selectors_find_the_pods() -> None:
         monitor["selector"]["matchLabels"].items() <= named("Service", "muster-metrics")["metadata"]["labels"].items()
     )
     assert monitor["endpoints"][0]["port"] == "http"
+
+
+def test_only_the_two_ports_are_open() -> None:
+    """To everyone by default: no manifest knows the addresses of API servers; a value names them."""
+    policy = named("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert [rule["ports"] for rule in policy["ingress"]] == [
+        [{"protocol": "TCP", "port": name}] for name in ("webhook", "http")
+    ]
+    assert not any("from" in rule for rule in policy["ingress"])
+    servers, prometheus = {"ipBlock": {"cidr": "10.0.0.0/28"}}, {"namespaceSelector": {"matchLabels": {"a": "b"}}}
+    chosen = values(**{"networkPolicy.webhookFrom": [servers], "networkPolicy.metricsFrom": [prometheus]})
+    (raw,) = yaml.safe_load_all(template("networkpolicy.yaml", chosen))
+    assert [rule["from"] for rule in raw["spec"]["ingress"]] == [[servers], [prometheus]]
+    off = template("networkpolicy.yaml", values(**{"networkPolicy.enabled": False}))
+    assert not any(yaml.safe_load_all(off))
 
 
 def test_the_pods_are_modest() -> None:

@@ -354,7 +354,8 @@ class Webhook(Wire, frozen=True):
     concurrency: Annotated[
         int,
         doc(
-            "Large requests (over 16 KiB) in memory at once; more wait, and count against their timeout.",
+            "Large requests (over 16 KiB) that are answered at once; more wait, and count against their timeout. Their "
+            "bodies share 64 MiB.",
             **_between(1, 1_000),
         ),
     ] = 32

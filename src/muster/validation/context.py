@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -66,6 +66,13 @@ class ClusterCapacity:
         return largest
 
 
+class GangDemands(Protocol):
+    """What the pods of gangs request."""
+
+    def of(self, gang: str) -> Mapping[str, Counter[Requests]]:
+        """The number of pods for each different request, by SubGroup."""
+
+
 class PodDemands:
     """The requests of a gang's pods, by SubGroup; a succeeded pod requests nothing (N5)."""
 
@@ -92,7 +99,8 @@ def _allocatable(node: Node) -> Mapping[str, int]:
 class ValidationContext:
     """Objects with indexes, each built on first use.
 
-    `members` returns the pods of a gang where an index exists already; by default this class builds one. `whole`: the
+    `members` returns the pods of a gang where an index exists already; by default this class builds one. `demands`
+    returns what they request, where that is counted already. `whole`: the
     objects are all that exist, as in a live cluster; an object that is not in some files may exist elsewhere.
     `read_others`: returns all of Grove's objects of a kind; by default, what the objects hold of them. `schedulers`:
     the names of ours; empty: they are not known.
@@ -103,6 +111,7 @@ class ValidationContext:
         objects: Objects | None = None,
         members: Members | None = None,
         *,
+        demands: GangDemands | None = None,
         whole: bool = False,
         read_others: ReadOthers | None = None,
         schedulers: Sequence[str] = (),
@@ -111,12 +120,14 @@ class ValidationContext:
         self.objects, self.whole, self._read_others = objects or Objects(), whole, read_others
         self._members: Members = members or (lambda gang: self.pods.get(gang, ()))
         self._levels: dict[tuple[str, str], int | None] = {}
+        if demands is not None:
+            self.demands = demands
 
     def after(self, before: "ValidationContext", *, same_pods: bool) -> "ValidationContext":
         """This context, with sums of an earlier one that still hold; `same_pods`: also those of gangs' pods."""
         if before.objects.nodes is self.objects.nodes:
             self.capacity = before.capacity
-        if same_pods and "demands" in vars(before):
+        if same_pods and "demands" in vars(before) and "demands" not in vars(self):
             self.demands = before.demands
         return self
 
@@ -184,7 +195,7 @@ class ValidationContext:
         return trees
 
     @cached_property
-    def demands(self) -> PodDemands:
+    def demands(self) -> GangDemands:
         """The requests of gangs' pods."""
         return PodDemands(self._members)
 

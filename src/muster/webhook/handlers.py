@@ -2,8 +2,8 @@
 are allowed as they are: a webhook configuration may be newer than the running process.
 
 Rule 1: every answer is a value, and every bad request gets a sentence: no traceback leaves this file.
-Rule 2: size, time and memory are bounded. A large request is read only when a slot is free, and slow requests never
-delay fast ones.
+Rule 2: size, time and memory are bounded. Large requests share a number of bytes, and slow requests never delay fast
+ones.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from starlette.routing import Route
 from muster.api.codec import title
 from muster.config.settings import Webhook
 from muster.observability.logging import logger
-from muster.observability.metrics import Metrics
 from muster.webhook.admission import mutate, validate
 from muster.webhook.admission_review import (
     VALIDATED_KINDS,
@@ -32,9 +31,12 @@ from muster.webhook.admission_review import (
     encode,
 )
 from muster.webhook.cluster_context import ClusterContext, ContextProvider
+from muster.webhook.large_bodies import LargeBodies, LargeBody
+from muster.webhook.observer import WebhookObserver
 from muster.webhook.pod_review import GroupPod, PodAdmissionRequest, admit_pod, decode_pod_review, leave_ungrouped
 
 SMALL_BYTES = 16 * 2**10  # answered in the event loop, in a few milliseconds; larger ones go to a thread
+LARGE_BYTES = 64 * 2**20  # of all larger ones together
 THREADS = 2
 RespondTo = Callable[[AsyncIterator[bytes]], Awaitable[tuple[bytes, str]]]  # the body in; response and result out
 OTHER_PATH = "other"  # in the metrics: any path that the webhook does not serve
@@ -70,9 +72,10 @@ def _admit(admit: Admit, admission_request: AdmissionRequest) -> AdmissionRespon
 class AdmissionHandler:
     """Answers requests within the limits of size, time and concurrency."""
 
-    def __init__(self, settings: Webhook, metrics: Metrics | None) -> None:
+    def __init__(self, settings: Webhook, metrics: WebhookObserver | None) -> None:
         self._settings, self._metrics = settings, metrics
         self._slots = asyncio.Semaphore(settings.concurrency)
+        self._bodies = LargeBodies(LARGE_BYTES)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._log = logger("webhook")
         self._logged: set[tuple[str, int]] = set()  # failures by path and status
@@ -144,7 +147,7 @@ class AdmissionHandler:
         return _http_error(500, f"internal error: {type(cause).__name__}; see the log of muster")
 
     async def _read_and_respond(self, admit: Admit, chunks: AsyncIterator[bytes]) -> tuple[bytes, str]:
-        """Answer a small request at once; a large one waits for a slot before the rest of it is read."""
+        """Answer a small request at once; the rest of a large one is read within the limit of bytes."""
         body = bytearray()
         async for chunk in chunks:
             body += chunk
@@ -157,34 +160,35 @@ class AdmissionHandler:
         return encode(answer), answer.result
 
     async def _read_pod(self, chunks: AsyncIterator[bytes]) -> PodAdmissionRequest:
-        """The request, decoded; a large one in a slot, and without its body before it waits for anything."""
-        body, is_large = bytearray(), False
-        try:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) > SMALL_BYTES and not is_large:
-                    await self._slots.acquire()
-                    is_large = True
-            return decode_pod_review(bytes(body))
-        finally:
-            if is_large:
-                self._slots.release()
+        """The request, decoded, and without its body before it waits for anything."""
+        body = bytearray()
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > SMALL_BYTES:
+                reserved = await self._bodies.read(body, chunks)
+                try:
+                    return decode_pod_review(bytes(body))
+                finally:
+                    self._bodies.release(reserved)
+        return decode_pod_review(bytes(body))
 
     async def _respond_in_thread(self, admit: Admit, body: bytearray, rest: AsyncIterator[bytes]) -> tuple[bytes, str]:
         """Answer in a thread, which holds its slot until it is done, even where the request times out."""
-        await self._slots.acquire()
+        reserved = await self._bodies.read(body, rest)
         try:
-            async for chunk in rest:
-                body += chunk
-            work = asyncio.get_running_loop().run_in_executor(self._threads, respond, admit, bytes(body))
+            await self._slots.acquire()
         except BaseException:
-            self._slots.release()
+            self._bodies.release(reserved)
             raise
-        work.add_done_callback(self._release)
+        whole = bytes(body)
+        body.clear()  # this frame outlives the work: one copy is enough
+        work = asyncio.get_running_loop().run_in_executor(self._threads, respond, admit, whole)
+        work.add_done_callback(partial(self._release, reserved))
         return await asyncio.shield(work)
 
-    def _release(self, work: asyncio.Future[tuple[bytes, str]]) -> None:
+    def _release(self, body: LargeBody, work: asyncio.Future[tuple[bytes, str]]) -> None:
         self._slots.release()
+        self._bodies.release(body)
         if not work.cancelled():
             work.exception()  # retrieved: the request may have timed out
 
@@ -217,7 +221,7 @@ def _http_error(status: int, sentence: str) -> tuple[Response, str]:
 def build_app(
     settings: Webhook,
     context_provider: ContextProvider | None = None,
-    metrics: Metrics | None = None,
+    metrics: WebhookObserver | None = None,
     group_pod: GroupPod = leave_ungrouped,
 ) -> Starlette:
     """The webhook; `context_provider` returns the cluster around an object, as far as known, for warnings (V6).

@@ -58,6 +58,11 @@ _OWN: Raw = {  # of the chart alone
     "certificatesSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
     "metricsTokenSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
     "priorityClasses": _whole(create={"type": "boolean"}),
+    "networkPolicy": _whole(
+        enabled={"type": "boolean"},
+        webhookFrom={"type": "array", "items": {"type": "object"}},
+        metricsFrom={"type": "array", "items": {"type": "object"}},
+    ),
     "serviceMonitor": _whole(
         enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
     ),

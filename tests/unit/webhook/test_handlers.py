@@ -19,9 +19,10 @@ from muster.api.codec import to_json
 from muster.config.settings import Webhook
 from muster.observability.metrics import Metrics
 from muster.validation.context import ValidationContext
-from muster.webhook import admission, handlers
+from muster.webhook import admission, handlers, large_bodies
 from muster.webhook import admission_review as reviews
 from muster.webhook.cluster_context import PODS_SECONDS, ClusterContext
+from muster.webhook.pod_review import leave_ungrouped
 from tests.property.applied import managed
 from tests.property.values import cluster
 from tests.support.admission_reviews import patched, review, sent
@@ -466,10 +467,11 @@ async def pieces(*sent_one_by_one: bytes) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def test_only_so_many_large_reviews_are_in_memory() -> None:
-    """The rest of a large one is read when it has a place; small ones need none."""
-    handler = handlers.AdmissionHandler(Webhook(concurrency=2), None)
+async def test_only_so_many_bytes_of_large_reviews_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a large one is read when there is room; small ones need none."""
     body = sent(podgroup(minMember=1), padding="x" * (handlers.SMALL_BYTES + 10))
+    monkeypatch.setattr(handlers, "LARGE_BYTES", 2 * len(body))
+    handler = handlers.AdmissionHandler(Webhook(), None)
     read, goes_on = [0], asyncio.Event()
 
     async def large() -> AsyncIterator[bytes]:
@@ -484,7 +486,39 @@ async def test_only_so_many_large_reviews_are_in_memory() -> None:
     assert (await handler._read_and_respond(admission.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
     goes_on.set()
     assert [result for _, result in await asyncio.gather(*waiting)] == ["allowed"] * 5
-    assert not handler._slots.locked()
+    assert handler._bodies.size == 0
+
+
+async def test_a_slow_large_review_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has sent nearly all, and then nothing more; of two, the older goes."""
+    body = sent(podgroup(minMember=1), padding="x" * (handlers.SMALL_BYTES + 10))
+    monkeypatch.setattr(handlers, "LARGE_BYTES", 2 * len(body))
+    monkeypatch.setattr(large_bodies, "SLOW_SECONDS", 0.1)
+    handler = handlers.AdmissionHandler(Webhook(), None)
+    for path in (handler._read_and_respond, handler._read_and_group):
+        judge: Any = admission.validate if path == handler._read_and_respond else leave_ungrouped
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield body[:-1]
+            await asyncio.sleep(60)
+
+        slow_ones = [asyncio.create_task(path(judge, slow())) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert (await handler._read_and_respond(admission.validate, pieces(body)))[1] == "allowed"
+        with pytest.raises(reviews.ReviewError, match="too many large requests"):
+            await slow_ones[0]
+        assert not slow_ones[1].done()
+        slow_ones[1].cancel()
+        await asyncio.gather(slow_ones[1], return_exceptions=True)
+        assert handler._bodies.size == 0
+
+
+async def test_a_single_review_may_be_larger_than_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`maxBodyBytes` decides what is too large."""
+    monkeypatch.setattr(handlers, "LARGE_BYTES", 1)
+    app = handlers.build_app(Webhook())
+    body = sent(podgroup(minMember=1), padding="x" * (handlers.SMALL_BYTES + 10))
+    assert (await call(app, "/validate", body, pieces=3)).status == 200
 
 
 async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None:
@@ -499,6 +533,7 @@ async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None
         with pytest.raises(ClientDisconnect):
             await handler._read_and_respond(admission.validate, half())
     assert not handler._slots.locked()
+    assert handler._bodies.size == 0
 
 
 async def test_long_work_holds_up_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,8 +569,10 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
         async with asyncio.timeout(0.05):
             await handler._read_and_respond(judge, pieces(b" " * (handlers.SMALL_BYTES + 1)))
     assert handler._slots.locked()
+    assert handler._bodies.size > 0
     await asyncio.sleep(0.5)
     assert not handler._slots.locked()
+    assert handler._bodies.size == 0
 
 
 async def test_an_internal_error_is_reported_without_details(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from muster.cli import tasks
+from muster.cli.assemble.clients import ClusterAccess
 from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_service
@@ -25,8 +26,6 @@ from muster.cli.assemble.servers import build_servers
 from muster.cli.shutdown import stop_on
 from muster.cli.tasks import Loop, Task
 from muster.config.settings import Config, LeaderElection
-from muster.controllers.grouper.pod_admission import PodAdmission
-from muster.kube.client.client import connect
 from muster.kube.client.http import Limits
 from muster.kube.cluster import Cluster
 from muster.observability.api_requests import count_requests
@@ -38,7 +37,6 @@ from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
 from muster.scheduler.leader_health import LeaderHealth
 from muster.scheduler.loop import Scheduler
-from muster.webhook.pod_review import leave_ungrouped
 
 WATCH_SHARE = 0.75  # of the silence after which a watch is dead: it is reopened before
 DRAIN_SECONDS = 3.0  # at the end, for answers to writes; without them the lease expires by itself
@@ -60,14 +58,23 @@ def run_control_plane(settings: Config, kubeconfig: str | None, context: str | N
     configure_service(settings.log)
     measured = Metrics(settings.observability.max_queues)
     limits = Limits(watch_silence_seconds=WATCH_SHARE * settings.observability.silent_watch_seconds)
-    asyncio.run(run(settings, connect(kubeconfig, context, limits, count_requests(measured.requested)), measured))
+    access = ClusterAccess(kubeconfig, context)
+    asyncio.run(run(settings, access.connect(limits, count_requests(measured.requested)), access, measured))
 
 
-async def run(settings: Config, cluster: Cluster, measured: Metrics | None = None) -> None:
-    """Run every loop until SIGTERM or SIGINT, or until one fails; then end in order. Cancels a plan in progress."""
+async def run(
+    settings: Config,
+    cluster: Cluster,
+    access: ClusterAccess = ClusterAccess(),  # noqa: B008 - frozen
+    measured: Metrics | None = None,
+) -> None:
+    """Run every loop until SIGTERM or SIGINT, or until one fails; then end in order. Cancels a plan in progress.
+
+    `access`: where other processes find the cluster.
+    """
     tracer = connect_tracer(settings.tracing, identity := replica_identity())
     stop, log = stop_on((signal.SIGTERM, signal.SIGINT)), logger("run")
-    plane = build_control_plane(settings, cluster, identity, measured or Metrics())
+    plane = build_control_plane(settings, cluster, identity, measured or Metrics(), access)
     if tracer is not None:
         plane.scheduler.runner.tracers.append(tracer.export)
     election, loops = tasks.start(plane.election), tasks.start(plane.loops)
@@ -91,7 +98,9 @@ async def _flush(tracer: CycleTracer) -> None:
             await in_daemon_thread("flush traces", tracer.flush)
 
 
-def build_control_plane(settings: Config, cluster: Cluster, identity: str, measured: Metrics) -> ControlPlane:
+def build_control_plane(
+    settings: Config, cluster: Cluster, identity: str, measured: Metrics, access: ClusterAccess
+) -> ControlPlane:
     """Tie scheduler, election and servers together; nothing runs yet, but the servers' sockets are open."""
     takes_part = settings.leader_election.enabled and not settings.scheduling.dry_run
     leader = build_leader(settings.leader_election, cluster, identity) if takes_part else None
@@ -105,9 +114,8 @@ def build_control_plane(settings: Config, cluster: Cluster, identity: str, measu
         reports_orphan=reports_orphan if groups else (lambda _: True),
     )
     grouper = build_grouper(settings, cluster, scheduler, measured) if groups else None
-    group_pod = PodAdmission(grouper.assigner).mark if grouper and settings.webhook.group_pods else leave_ungrouped
     operator = attach_operator(settings.grove, cluster, scheduler)
-    servers = build_servers(settings, cluster, scheduler, leader, measured, group_pod, operator)
+    servers = build_servers(settings, cluster, scheduler, leader, measured, access)
     leader_health = LeaderHealth(
         scheduler,
         settings.leader_election.progress_seconds,

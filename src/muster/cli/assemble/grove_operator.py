@@ -1,12 +1,10 @@
 """Grove's controllers beside a scheduler: they get every event of its watches."""
 
-from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS
 from muster.config.settings import GroveOperator
 from muster.controllers.grove.operator import build_operator
 from muster.kube.cluster import Cluster
 from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.scheduler.loop import Scheduler
-from muster.validation.context import ReadOthers
 
 
 def attach_operator(settings: GroveOperator, cluster: Cluster, scheduler: Scheduler) -> ControllerRuntime | None:
@@ -19,9 +17,3 @@ def attach_operator(settings: GroveOperator, cluster: Cluster, scheduler: Schedu
     scheduler.watched.listeners.append(operator.handle)
     scheduler.yield_to(lambda: operator.is_writing)
     return operator
-
-
-def reader_of(operator: ControllerRuntime | None) -> ReadOthers | None:
-    """Bindings and sets as the operator sees them; None: they are not all known."""
-    kinds = (CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS)
-    return operator.every if operator is not None and all(map(operator.has_listed, kinds)) else None

@@ -8,12 +8,12 @@ from functools import partial
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from muster.cli.assemble.grove_operator import reader_of
+from muster.cli.assemble import webhook_process
+from muster.cli.assemble.clients import ClusterAccess
 from muster.cli.tasks import Loop
 from muster.config.settings import Config, Observability, Webhook
 from muster.errors import InputError
 from muster.kube.cluster import Cluster
-from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.observability import health, metrics
 from muster.observability.asgi_server import AsgiServer, listen
 from muster.observability.connection_table import ConnectionLimits
@@ -21,12 +21,9 @@ from muster.observability.metrics_access import Authorize, Reviewer, TokenFile, 
 from muster.scheduler.leader_election import Leader
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
-from muster.validation.context import ValidationContext
-from muster.webhook import handlers
-from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
-from muster.webhook.certificates.certificate_sources import build_source
-from muster.webhook.cluster_context import ContextProvider
-from muster.webhook.pod_review import GroupPod, leave_ungrouped
+from muster.webhook.process.gang_demands import DemandFeed
+from muster.webhook.process.messages import WebhookStart
+from muster.webhook.process.supervisor import WebhookProcess
 
 PROBE_LIMITS = ConnectionLimits(connections=100, per_peer=50)  # kubelet, Prometheus, and a user now and then
 
@@ -37,8 +34,7 @@ def build_servers(
     scheduler: Scheduler,
     leader: Leader | None,
     measured: metrics.Metrics,
-    group_pod: GroupPod = leave_ungrouped,
-    operator: ControllerRuntime | None = None,
+    access: ClusterAccess,
 ) -> dict[str, Loop]:
     """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
     has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
@@ -48,10 +44,9 @@ def build_servers(
     ready = build_readiness_checks(settings.observability, scheduler, leader)
     webhook: dict[str, Loop] = {}
     if has_webhook:
-        certificate = ServedCertificate()
-        ready.append(certificate)
-        context = partial(_validation_context, scheduler, operator)
-        webhook = _webhook_loops(settings.webhook, cluster, context, certificate, measured, others, group_pod)
+        process = _build_webhook(settings, scheduler, measured, access, others[0])
+        ready += process.checks
+        webhook = {"webhook": process.run}
     served = metrics.route(measured, authorize)
     return {**_observability_loops(settings.observability, scheduler, ready, served, first), **webhook}
 
@@ -116,26 +111,12 @@ def _observability_loops(
     return {"observability": partial(server.serve, [listener])}
 
 
-def _webhook_loops(
-    settings: Webhook,
-    cluster: Cluster,
-    context: ContextProvider,
-    certificate: ServedCertificate,
-    measured: metrics.Metrics,
-    listeners: list[socket.socket],
-    group_pod: GroupPod,
-) -> dict[str, Loop]:
-    rotation = CertificateRotation(
-        certificate, build_source(settings.certificates, cluster), cluster, settings, measured
-    )
-    app = handlers.build_app(settings, context, measured, group_pod)
-    server = AsgiServer(app, tls=certificate.context)
-    return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
-
-
-def _validation_context(scheduler: Scheduler, operator: ControllerRuntime | None) -> ValidationContext:
-    """The scheduler's cache, as the context of an admission review; whole once every kind is listed."""
-    cache, synced = scheduler.watched.cache, scheduler.synced
-    names = scheduler.settings.scheduler_names if operator is not None else ()
-    read = reader_of(operator)
-    return ValidationContext(cache.objects, cache.pods_of, whole=synced, read_others=read, schedulers=names)
+def _build_webhook(
+    settings: Config, scheduler: Scheduler, measured: metrics.Metrics, access: ClusterAccess, listener: socket.socket
+) -> WebhookProcess:
+    """The webhook in a process of its own; it hears here what pods of gangs request."""
+    cache = scheduler.watched.cache
+    feed = DemandFeed(cache.pods_of)
+    cache.pod_listeners.append(feed.pod_changed)
+    start = WebhookStart(settings, access.kubeconfig, access.context)
+    return WebhookProcess(webhook_process.COMMAND, listener, start, feed, lambda: cache.gangs, measured)

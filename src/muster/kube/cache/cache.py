@@ -47,6 +47,7 @@ class Cache:
         self._incremental = IncrementalSnapshot(schedulers)
         self._unfolded: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # since the last fold
         self._pods_by_gang = PodsByGang()
+        self.pod_listeners: list[Callable[[Pod | None, Pod | None], None]] = []  # called with a pod before and after
         self._assumed: Mapping[str, Pod] = {}  # what the last snapshot had in place of stored pods
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
@@ -74,6 +75,8 @@ class Cache:
             self._listed.pop(struct, None)
             if struct is Pod:
                 self._pods_by_gang.update(_as_pod(before), _as_pod(after))
+                for listener in self.pod_listeners:
+                    listener(_as_pod(before), _as_pod(after))
             if struct in self._unfolded:
                 self._unfolded[struct][name] = None
             self.version += 1
@@ -123,6 +126,11 @@ class Cache:
     def pods_of(self, gang: str) -> tuple[Pod, ...]:
         """The pods that name a PodGroup. Any thread may call it."""
         return self._pods_by_gang.pods(gang)
+
+    @property
+    def gangs(self) -> Collection[str]:
+        """The gangs that some pod names."""
+        return self._pods_by_gang.gangs
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
         """The cluster at this moment; `instead` has assumed pods, by namespace/name, in place of stored ones."""

@@ -1,7 +1,7 @@
 """Kubernetes as a Cluster, over HTTP."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
 
@@ -13,7 +13,7 @@ from muster.api.meta import Wire
 from muster.api.resources import BINDINGS, EVICTIONS, NODES, PODS, Resource
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
-from muster.kube.client.http import Http, Limits, Request
+from muster.kube.client.http import Http, Limits, Observe, Request
 from muster.kube.client.paths import collection_path, creation_path, namespace_and_name, object_path
 from muster.kube.client.responses import check_confirmation, decode_body, unexpected_response
 from muster.kube.client.watch import open_watch
@@ -51,7 +51,7 @@ def connect(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
-    observe: Callable[[Request, int, float], None] = lambda *_: None,
+    observe: Observe = lambda *_: None,
 ) -> "Kubernetes":
     """The cluster of a kubeconfig's context, or the one that muster runs in; InputError where there is none."""
     credentials = Credentials(find_loader(kubeconfig, context))

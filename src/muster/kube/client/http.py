@@ -76,6 +76,9 @@ class Limits(Struct, frozen=True):
     write_pauses_seconds: float = 2.5  # between all attempts of a write: its caller needs a clear rejection in time
 
 
+Observe = Callable[[Request, int, float], None]  # see Http
+
+
 class RequestRetries:
     """The attempts of one request, and the waits between them."""
 
@@ -155,7 +158,7 @@ class Http:
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
-        observe: "Callable[[Request, int, float], None]" = lambda *_: None,
+        observe: Observe = lambda *_: None,
     ) -> None:
         """`observe` is called with every answer: its status, 0 where there was none, and the seconds until it began."""
         self._credentials, self.limits, self._observe = credentials, limits, observe

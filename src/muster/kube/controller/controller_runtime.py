@@ -123,10 +123,6 @@ class ControllerRuntime:
         """Whether any request that writes is in flight."""
         return self.is_writing or self._statuses.in_flight > 0
 
-    def has_listed(self, resource: Resource) -> bool:
-        """Whether all objects of a kind are known; no: it is not listed yet, or no controller reads it."""
-        return (resource in self._fed or resource in self._reflectors) and self._has_synced(resource)
-
     def every(self, resource: Resource) -> list[Raw]:
         """All objects of a kind that are known; other threads may call it."""
         return [raw for key in self.cache.all_keys(resource) if (raw := self.cache.get(*key)) is not None]

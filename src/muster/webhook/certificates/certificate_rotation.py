@@ -21,7 +21,6 @@ from muster.errors import MusterError
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.observability.logging import logger
-from muster.observability.metrics import Metrics
 from muster.webhook.certificates.certificate_bundle import (
     Bundle,
     CertificateError,
@@ -31,6 +30,7 @@ from muster.webhook.certificates.certificate_bundle import (
 )
 from muster.webhook.certificates.certificate_checks import certificate_problem
 from muster.webhook.certificates.certificate_sources import CertificateSource, decode_base64
+from muster.webhook.observer import WebhookObserver
 
 CONFIGURATIONS = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
 POD_WEBHOOK, POD_WEBHOOK_SECONDS = "pods.muster.dev", 3  # in the configuration `<name>-pods`
@@ -70,6 +70,11 @@ class ServedCertificate:
         """
         inner, certificate = _context(bundle), _first(bundle)
         self._inner, self._certificate, self._host = inner, certificate, host
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether handshakes can succeed."""
+        return self._inner is not None
 
     def problem(self) -> str:
         """Why the API server would reject it, with a hint; empty: it accepts it."""
@@ -182,7 +187,7 @@ class CertificateRotation:
         source: CertificateSource,
         cluster: Cluster,
         settings: Webhook,
-        metrics: Metrics | None = None,
+        metrics: WebhookObserver | None = None,
         now: Now = utc_now,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:

@@ -1,0 +1,1 @@
+"""The process that answers the webhook, and the one that started it."""
