@@ -127,6 +127,18 @@ def test_a_rule_that_is_not_decided_is_said_so(spec: Raw) -> None:
     assert (plan["podGroups"][0]["verdict"], plan["podGroups"][0]["reasons"][0]["reason"]) == ("Waiting", "Unsupported")
 
 
+@pytest.mark.parametrize("annotation", ["gpu-fraction", "gpu-memory"])
+def test_a_part_of_a_gpu_is_said_to_be_unsupported(annotation: str) -> None:
+    """X5: KAI's annotation asks for a GPU that no request of the pod names; to ignore it would be guesswork."""
+    shared = worker("p")
+    shared["metadata"]["annotations"][annotation] = "0.5"
+    plan = planned(draw_node("a", 8), podgroup(), shared)
+    assert plan["bindings"] == []
+    (reason,) = plan["podGroups"][0]["reasons"]
+    assert reason["reason"] == "Unsupported"
+    assert annotation in reason["message"]
+
+
 def test_a_budget_that_runs_out_says_unknown_and_nothing_else() -> None:
     """X2: the verdicts are never merged."""
     groups = [{"name": f"g{i}", "minMember": 3, "topologyConstraint": IN_A_RACK} for i in range(8)]

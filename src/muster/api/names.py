@@ -10,6 +10,7 @@ OURS: Final = "muster.dev/v1"
 POD_GROUP: Final = "pod-group-name"  # annotation
 SUBGROUP: Final = "kai.scheduler/subgroup-name"  # label
 TASK_PRIORITY: Final = "kai.scheduler/task-priority"  # label
+SHARED_GPU: Final = ("gpu-fraction", "gpu-memory")  # annotations: a part of a GPU, which muster does not place
 
 # on workloads and PodGroups: what the spec leaves out
 QUEUE: Final = "kai.scheduler/queue"  # label

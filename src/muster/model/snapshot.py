@@ -294,8 +294,9 @@ def _claims(spec: PodSpec) -> list[str]:
 
 def unsupported_rule(pod: Pod) -> str:
     """The first rule of a pod that placement does not support, or empty; such a pod is never placed (X5)."""
+    annotations = pod.metadata.annotations
     if pod.spec.resource_claims:
         return "resource claims (dynamic resource allocation)"
     if any(volume.ephemeral for volume in pod.spec.volumes):
         return "ephemeral volumes with a claim of their own"
-    return ""
+    return next((f"shared GPUs (annotation `{name}`)" for name in names.SHARED_GPU if name in annotations), "")

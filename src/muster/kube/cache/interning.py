@@ -15,7 +15,7 @@ from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeC
 from muster.api.meta import ObjectMeta, Wire
 
 T = TypeVar("T")
-READ_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING)  # of pods
+READ_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING, *names.SHARED_GPU)  # of pods
 MAX_PARTS = 50_000  # parts that are remembered; beyond it the table starts again, and parts in use stay in use
 
 
