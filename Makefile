@@ -17,7 +17,7 @@ help:  ## list the verbs
 setup: .venv/.ready  ## install uv (if missing), Python packages and muster itself into .venv
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --group docs
+	$(UV) sync --frozen --group docs --compile-bytecode
 	@touch $@
 
 .uv/bin/uv:
@@ -38,6 +38,7 @@ check: setup  ## lint, format, types, the direction of imports, and the rules of
 
 .PHONY: test
 test: check  ## check, then every test; where Go is at hand, also on a real API server, built once
+	@$(RUN) python -m compileall -q src tests bench checks  # once, and not in each process that the tests start
 	@$(RUN) python -m tests.support.apiserver.envtest --if-possible > /dev/null
 	$(RUN) $(PYTEST)
 
