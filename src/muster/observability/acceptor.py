@@ -22,6 +22,7 @@ SWEEP_SECONDS = 1.0
 FLOOD = 250  # connections after which memory is given back, once they are gone
 RETRY_SECONDS = 0.1  # after the system had no resources for another connection
 REPORT_SECONDS = 60.0
+HANDSHAKE = b"\x16"  # the first byte of TLS
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 OnPhase = Callable[[Phase], None]
 BuildProtocol = Callable[[OnPhase, Callable[[], None]], asyncio.Protocol]
@@ -145,11 +146,24 @@ class Acceptor:
     # one connection
 
     def _open_soon(self, connection: AcceptedConnection) -> None:
-        """The first bytes came."""
+        """The first bytes came, or the peer has gone again."""
+        if not self._is_plausible(connection.sock):
+            self._close(connection)
+            return
         self._unpark(connection)
         task = self._loop.create_task(self._open(connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+    def _is_plausible(self, sock: socket.socket) -> bool:
+        """Whether the first byte may begin what is spoken here: nothing is built for anything else."""
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        return first == HANDSHAKE if self._tls is not None else bool(first)
 
     async def _open(self, connection: AcceptedConnection) -> None:
         try:

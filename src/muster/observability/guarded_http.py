@@ -5,6 +5,7 @@ uvicorn limits only the time between requests, and no client that sends or reads
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import h11
 from uvicorn import Config
@@ -13,7 +14,19 @@ from uvicorn.server import ServerState
 
 from muster.observability.connection_table import Phase
 
+HEAD_BYTES = 16 * 2**10
 UNSENT_BYTES = 64 * 2**10  # of an answer, before the handler waits for the peer
+
+
+class StatedLengths(h11.Connection):
+    """Refuses bodies in chunks: each chunk, of one byte even, costs as much as a request, and no client needs them."""
+
+    def next_event(self) -> Any:
+        """The next event of the peer; RemoteProtocolError where its request is to come in chunks."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            raise h11.RemoteProtocolError("bodies need a content-length", error_status_hint=411)
+        return event
 
 
 class GuardedHttp(H11Protocol):
@@ -27,6 +40,7 @@ class GuardedHttp(H11Protocol):
         on_lost: Callable[[], None],
     ) -> None:
         super().__init__(config, state, {})
+        self.conn = StatedLengths(h11.SERVER, HEAD_BYTES)
         self._on_phase, self._on_lost = on_phase, on_lost
         self._phase = Phase.OPENING
 
@@ -62,4 +76,5 @@ class GuardedHttp(H11Protocol):
             return Phase.OPENING if self.timeout_keep_alive_task is None else Phase.IDLE
         if self.conn.their_state is h11.SEND_BODY:
             return Phase.RECEIVING
-        return Phase.IDLE if self.cycle.response_complete else Phase.ANSWERING
+        is_answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]
+        return Phase.IDLE if is_answered else Phase.ANSWERING

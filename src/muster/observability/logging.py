@@ -54,7 +54,7 @@ def configure(settings: Log, stream: TextIO | None = None) -> None:
     for name in ("uvicorn", "uvicorn.access", "uvicorn.error"):  # they have handlers of their own
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))  # a line for each probe is noise
+        logging.getLogger(name).setLevel(logging.ERROR)  # any peer could fill the log with its own mistakes
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

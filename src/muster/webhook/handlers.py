@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from muster.api.codec import title
 from muster.config.settings import Webhook
+from muster.observability.heap import release_freed_memory
 from muster.observability.logging import logger
 from muster.webhook.admission import mutate, validate
 from muster.webhook.admission_review import (
@@ -189,6 +190,8 @@ class AdmissionHandler:
     def _release(self, body: LargeBody, work: asyncio.Future[tuple[bytes, str]]) -> None:
         self._slots.release()
         self._bodies.release(body)
+        if self._bodies.becomes_quiet():
+            asyncio.get_running_loop().run_in_executor(None, release_freed_memory)
         if not work.cancelled():
             work.exception()  # retrieved: the request may have timed out
 

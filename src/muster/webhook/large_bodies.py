@@ -34,6 +34,7 @@ class LargeBodies:
         self._arriving: OrderedDict[LargeBody, None] = OrderedDict()
         self._changed = asyncio.Event()
         self.size = 0  # in all
+        self._highest = 0  # since none was left
 
     async def read(self, body: bytearray, chunks: AsyncIterator[bytes]) -> LargeBody:
         """Reads the rest of a body; to be released once it is not needed any more. ReviewError: others needed room."""
@@ -61,6 +62,14 @@ class LargeBodies:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    def becomes_quiet(self) -> bool:
+        """Whether none is left of many; says so once."""
+        was_busy = self._highest > self._most // 4
+        if self.size or not was_busy:
+            return False
+        self._highest = 0
+        return True
+
     async def _reserve(self, body: LargeBody, size: int) -> None:
         while self.size + size > self._most and self.size > body.size:
             if not self._displace_slow(body):
@@ -69,6 +78,7 @@ class LargeBodies:
                         await self._changed.wait()
         self.size += size
         body.size += size
+        self._highest = max(self._highest, self.size)
 
     def _displace_slow(self, other: LargeBody) -> bool:
         """Ends the one that has been arriving for longest, if that is long."""

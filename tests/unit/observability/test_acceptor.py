@@ -352,3 +352,37 @@ async def test_a_stopped_server_closes_silent_connections(tmp_path: Path) -> Non
     for reader, writer in peers:
         assert await is_closed(reader)
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"\0" * 100,
+        b"POST /read HTTP/1.1\r\nhost: muster\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1000,
+        b"POST /read HTTP/1.1\r\nhost: muster\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5000,
+    ],
+    ids=["rubbish", "chunks", "endless", "many headers"],
+)
+async def test_odd_requests_are_refused_and_closed(odd: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """At the first look: a byte in a chunk of its own would cost as much as a request. No error is logged."""
+    async with running(LONG) as (_, held, port):
+        reader, writer = await connect(port)
+        writer.write(odd)
+        assert b" 400 " in await reader.readline()
+        assert await is_closed(reader)
+        writer.close()
+        await eventually(lambda: not held.table)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_what_is_no_tls_gets_none(tmp_path: Path) -> None:
+    """It is closed before anything is built for it."""
+    async with running(LONG, server_context(tmp_path)) as (_, held, port):
+        reader, writer = await connect(port)
+        await eventually(lambda: len(held.table) == 1)
+        (connection,) = held.table.all()
+        writer.write(HELLO)
+        assert await is_closed(reader)
+        assert connection.transport is None
+        writer.close()

@@ -25,7 +25,8 @@ from muster.webhook.process.gang_demands import DemandFeed
 from muster.webhook.process.messages import WebhookStart
 from muster.webhook.process.supervisor import WebhookProcess
 
-PROBE_LIMITS = ConnectionLimits(connections=100, per_peer=50)  # kubelet, Prometheus, and a user now and then
+# Kubelet, Prometheus, and a user now and then: each request for metrics takes time from the planner.
+PROBE_LIMITS = ConnectionLimits(connections=64, per_peer=8)
 
 
 def build_servers(
