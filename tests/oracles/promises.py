@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tests.oracles.checker import broken
-from tests.oracles.objects import Raw, key_of, labels, leaf_of, name, owner, terminating
-from tests.oracles.placement import Host, Part, PodClass, Puzzle, feasible
+from tests.oracles.gang_puzzle import gang_puzzle
+from tests.oracles.objects import Raw, key_of, leaf_of, name, owner, terminating
+from tests.oracles.placement import Puzzle, feasible
 from tests.oracles.view import View
 from tests.support.random_cluster import Cycle, is_foreign
 
@@ -303,24 +304,10 @@ def _unbounded(view: View) -> Iterator[str]:
 
 def _leftover(view: View, gang: str, kept: Counter[str]) -> Puzzle:
     """What is free now, less what this plan binds and promises to others; and what the gang still needs."""
-    free, checked = view.free(), view.gangs[gang]
+    free = view.free()
     for pod, node in (*view.bound.items(), *view.nominated.items()):
         if owner(view.index.pods[pod]) != gang:
             free[node] -= view.gpus(pod)
-    hosts = tuple(
-        Host(key, (labels(node)["topology/zone"], labels(node)["topology/rack"]), (max(free[key] - kept[key], 0),))
-        for key, node in view.index.nodes.items()
+    return gang_puzzle(
+        view.index, view.gangs[gang], {key: free[key] - kept[key] for key in view.index.nodes}, view.gpus
     )
-    parts = []
-    for group in checked.tree:
-        level = (checked.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
-        waits = (
-            ()
-            if checked.children.get(group)
-            else tuple((PodClass((view.gpus(pod),)), 1) for pod in checked.waiting[group])
-        )
-        need = max(checked.need(group) - checked.done[group], 0)
-        at = ("zone", "rack").index(level) if level else None
-        placed = tuple(checked.placed[group].values())
-        parts.append(Part(group, checked.tree[group].get("parent") or "", need, at, waits, placed))
-    return Puzzle(hosts, tuple(parts))
