@@ -1,8 +1,11 @@
-"""`python -m tests.support.soak [--seconds N]`: a real `muster up` under load for minutes, watched from outside.
+"""`python -m tests.support.soak [--on up|apiserver] [--seconds N]`: muster under load, watched from outside.
+
+It is `muster up`, or `muster run` on a real API server with etcd (`make envtest`) and simulated kubelets.
 
 Mixed gangs come and go (20 to 60 alive, 1 to 8 GPUs, 40 % with levels, three priorities) on 64 nodes; nodes are lost
 and return. What is judged: gangs keep being bound while some could be, no promise is broken at any change of a pod, and
-SIGTERM ends the process within seconds. What is measured: memory, threads, and how long a pod that always fits waits.
+SIGTERM ends the process within seconds. What is measured: memory, threads, file descriptors, and how long a pod that
+always fits waits; over minutes none of them grows.
 """
 
 import argparse
@@ -10,26 +13,31 @@ import asyncio
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+import msgspec
 
 import muster
 from muster.api.resources import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
+from muster.embedded.kubelet.kubelet import Kubelets
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.placement.budget import OutOfSteps
+from muster.simulator import datacenter
+from tests.e2e.installed import free_port
+from tests.support.apiserver import envtest
+from tests.support.apiserver.apiserver import started
 from tests.support.live.judge import Judge
 from tests.support.live.objects import gang_of, leaf_of, placed
+from tests.support.soak_figures import Figures
 from tests.support.soak_workload import NAMESPACE, PRIORITIES, Gang, Gangs, probe, queues, replacement
 
 HOSTS = 64
@@ -40,35 +48,9 @@ PROBE_SECONDS, LOSS_SECONDS = 3.0, 15.0
 STALL_SECONDS = 30.0  # without a binding, while something could be bound
 STOP_SECONDS = 5.0  # from SIGTERM to the end
 START_SECONDS = 60.0
+LEVELS, GPUS = "zone=2,block=4,rack=8", 8  # as `muster up` has them
+QUIET = "webhook: {{enabled: false}}\nobservability: {{host: 127.0.0.1, port: {port}}}\nlog: {{level: warning}}\n"
 COLLECTED = (NODES, PODS, POD_GROUPS, QUEUES, TOPOLOGIES, PRIORITY_CLASSES)
-
-
-class Figures(Struct):
-    """What was seen."""
-
-    seconds: float = 0.0
-    bound: int = 0  # pods
-    started: int = 0  # gangs
-    ended: int = 0
-    lost_nodes: int = 0
-    latencies: list[float] = field(default_factory=list)  # seconds from a probe to its binding
-    rss: list[int] = field(default_factory=list)  # MiB, one a tick
-    threads: list[int] = field(default_factory=list)
-    longest_pause: float = 0.0  # seconds without a binding
-    stopped: float = 0.0  # seconds from SIGTERM to the end
-    broken: list[str] = field(default_factory=list)
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        cuts = statistics.quantiles(self.latencies, n=100) if len(self.latencies) > 1 else [0.0] * 99
-        yield f"{self.seconds:.0f} s: {self.bound} pods bound, {self.started} gangs started, {self.ended} ended"
-        yield f"{self.lost_nodes} nodes lost; longest pause without a binding {self.longest_pause:.1f} s"
-        yield f"a pod that fits is bound after {cuts[49] * 1000:.0f} ms (p50), {cuts[98] * 1000:.0f} ms (p99)"
-        warm = self.rss[len(self.rss) // 3] if self.rss else 0
-        most, threads = max(self.rss, default=0), max(self.threads, default=0)
-        yield f"RSS {warm} MiB when warm, {most} MiB at most; {threads} threads"
-        yield f"SIGTERM ended it in {self.stopped:.1f} s"
-        yield from (f"BROKEN: {text}" for text in self.broken)
 
 
 class Soak:
@@ -106,7 +88,7 @@ class Soak:
                 task.cancel()
             await asyncio.gather(watch, *self._work, return_exceptions=True)
         self.figures.seconds = time.monotonic() - began
-        self.figures.broken += self.judge.broken
+        self.figures.broken += [*self.judge.broken, *self.figures.uneven()]
         return self.figures
 
     async def _prepare(self) -> None:
@@ -123,19 +105,13 @@ class Soak:
     # what happens ---------------------------------------------------------------------------------------------------
 
     async def _tick(self, at: float) -> None:
-        self._measure()
+        self.figures.measure(self.pid)
         await self._come_and_go()
         if at % PROBE_SECONDS < TICK_SECONDS:
             await self._probe()
         if at > LOSS_SECONDS and at % LOSS_SECONDS < TICK_SECONDS:
             await self._lose_or_heal()
         await self._judge_progress()
-
-    def _measure(self) -> None:
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        words = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1}
-        self.figures.rss.append(int(words.get("VmRSS", 0)) // 1024)
-        self.figures.threads.append(int(words.get("Threads", 0)))
 
     async def _come_and_go(self) -> None:
         now = time.monotonic()
@@ -182,11 +158,14 @@ class Soak:
     # what is seen ---------------------------------------------------------------------------------------------------
 
     async def _watch(self, since: str) -> None:
-        async with self.cluster.watch(PODS, since, NAMESPACE) as changes:
-            async for change in changes:
-                if change.type != "BOOKMARK":
-                    self.judge.look(change)
-                    self._saw(change.object, change.type == "DELETED")
+        """An API server ends every watch after a while; it is resumed where it ended."""
+        while True:
+            async with self.cluster.watch(PODS, since, NAMESPACE) as changes:
+                async for change in changes:
+                    since = change.object["metadata"]["resourceVersion"]
+                    if change.type != "BOOKMARK":
+                        self.judge.look(change)
+                        self._saw(change.object, change.type == "DELETED")
 
     def _saw(self, pod: Raw, is_gone: bool) -> None:
         meta, gang = pod["metadata"], self.alive.get(gang_of(pod))
@@ -252,21 +231,51 @@ class Soak:
 
 
 @contextmanager
-def up(folder: Path, nodes: int) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
-    """A running `muster up`; killed when left, if it is still there."""
-    path = folder / "kubeconfig"
-    words = [sys.executable, "-m", "muster.cli.main", "up", "--nodes", str(nodes), "--kubeconfig", str(path)]
-    with (folder / "log").open("wb") as log, subprocess.Popen(words, stdout=log, stderr=log, cwd=folder) as process:
+def running(words: list[str], folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A `muster` with these words; killed when left, if it is still there."""
+    command = [sys.executable, "-m", "muster.cli.main", *words]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log, cwd=folder) as process:
         try:
-            end = time.monotonic() + START_SECONDS
-            while not path.exists():
-                assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")
-                assert time.monotonic() < end, "`muster up` does not come up"
-                time.sleep(0.05)
-            yield path, process
+            yield process
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+@contextmanager
+def up(folder: Path, nodes: int) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
+    """A running `muster up`."""
+    path = folder / "kubeconfig"
+    with running(["up", "--nodes", str(nodes), "--kubeconfig", str(path)], folder) as process:
+        end = time.monotonic() + START_SECONDS
+        while not path.exists():
+            assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")
+            assert time.monotonic() < end, "`muster up` does not come up"
+            time.sleep(0.05)
+        yield path, process
+
+
+@contextmanager
+def on_api_server(folder: Path, nodes: int) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
+    """A running `muster run` on an API server with nodes."""
+    programs = envtest.find_programs()
+    if programs is None:
+        sys.exit(envtest.HOW_TO_GET_THEM)
+    server = started(programs)
+    try:
+        levels = datacenter.parse_levels(LEVELS)
+        raws = [datacenter.topology(levels), *datacenter.nodes(nodes, GPUS, levels)]
+        server.request("/api/v1/namespaces", msgspec.json.encode({"metadata": {"name": "muster-system"}}), "POST")
+        for raw in raws:
+            path = "/api/v1/nodes" if raw["kind"] == "Node" else f"/apis/{raw['apiVersion']}/topologies"
+            server.request(path, msgspec.json.encode(raw), "POST")
+        (folder / "config.yaml").write_text(QUIET.format(port=free_port()), encoding="utf-8")
+        words = ["run", "--config", str(folder / "config.yaml"), "--kubeconfig", str(server.kubeconfig)]
+        with running(words, folder) as process:
+            yield server.kubeconfig, process
+    finally:
+        server.stop()
+        server.clean(keep_logs=False)
 
 
 @asynccontextmanager
@@ -278,15 +287,17 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Cluster]:
         await cluster.close()
 
 
-async def _soaked(kubeconfig: Path, pid: int, seconds: float, seed: int) -> Figures:
-    async with connected(kubeconfig) as cluster:
+async def _soaked(kubeconfig: Path, pid: int, seconds: float, seed: int, with_kubelets: bool) -> Figures:
+    async with connected(kubeconfig) as cluster, AsyncExitStack() as stack:
+        if with_kubelets:
+            await stack.enter_async_context(Kubelets(cluster).running())
         return await Soak(cluster, pid, seed).run(seconds)
 
 
-def soak(seconds: float, seed: int = 1, nodes: int = HOSTS) -> Figures:
-    """The whole of it: up, load, SIGTERM in the middle of it."""
-    with tempfile.TemporaryDirectory() as folder, up(Path(folder), nodes) as (kubeconfig, process):
-        figures = asyncio.run(_soaked(kubeconfig, process.pid, seconds, seed))
+def soak(seconds: float, seed: int = 1, nodes: int = HOSTS, on: str = "up") -> Figures:
+    """The whole of it: start, load, SIGTERM in the middle of it."""
+    with tempfile.TemporaryDirectory() as name, PLACES[on](Path(name), nodes) as (kubeconfig, process):
+        figures = asyncio.run(_soaked(kubeconfig, process.pid, seconds, seed, with_kubelets=on == "apiserver"))
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         try:
@@ -294,18 +305,22 @@ def soak(seconds: float, seed: int = 1, nodes: int = HOSTS) -> Figures:
         except subprocess.TimeoutExpired:
             figures.broken.append(f"SIGTERM did not end it within {STOP_SECONDS:.0f} s")
         figures.stopped = time.monotonic() - began
-        log = (Path(folder) / "log").read_text(encoding="utf-8")
+        log = (Path(name) / "log").read_text(encoding="utf-8")
         if "Traceback" in log or process.poll() not in (None, 0):
-            figures.broken.append(f"`muster up` ended with {process.poll()}: {log[-500:]}")
+            figures.broken.append(f"muster ended with {process.poll()}: {log[-500:]}")
     return figures
+
+
+PLACES = {"up": up, "apiserver": on_api_server}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.support.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: ten minutes)")
+    parser.add_argument("--on", choices=list(PLACES), default="up", help="what runs (default: `muster up`)")
     parser.add_argument("--seed", type=int, default=1, help="of gangs and losses (default: 1)")
     given = parser.parse_args()
-    figures = soak(given.seconds, given.seed)
+    figures = soak(given.seconds, given.seed, on=given.on)
     sys.stdout.write("\n".join(figures.lines()) + "\n")
     sys.exit(1 if figures.broken else 0)
 

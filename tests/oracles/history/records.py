@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 Raw = dict[str, Any]
+UNSENT = ("silent", "refused", "failed", "lost", "abandoned")  # faults with which a request never arrives
 
 
 class StoredChange(Struct, frozen=True, tag="stored"):
@@ -41,7 +42,7 @@ class SentWrite(Struct, frozen=True, tag="sent"):
     @property
     def is_refused(self) -> bool:
         """Whether the API server did not apply it, for certain."""
-        return 300 <= self.status < 500 and self.status != 408
+        return self.fault in UNSENT or (300 <= self.status < 500 and self.status != 408)
 
     @property
     def is_accepted(self) -> bool:

@@ -43,11 +43,13 @@ CONFLICT = 409
 class ApiServer:
     """Two processes, a folder, and how to reach them."""
 
-    def __init__(self, folder: Path, programs: dict[str, Path]) -> None:
+    def __init__(self, folder: Path, programs: dict[str, Path], flags: Sequence[str] = ()) -> None:
+        """`flags`: more of them, of kube-apiserver."""
         self.folder, self.programs = folder, programs
         self.etcd_port, self.port = _free_port(), _free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.url, self.etcd_url = f"https://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.etcd_port}"
         self._running: list[ServerProcess] = []
+        self._flags = {"etcd": self._etcd_flags(), "kube-apiserver": [*self._server_flags(), *flags]}
 
     @property
     def kubeconfig(self) -> Path:
@@ -73,10 +75,20 @@ class ApiServer:
         (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDITED), encoding="utf-8")
         self.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
         self.kubeconfig.chmod(0o600)
-        self._run("etcd", *self._etcd_flags())
-        self._run("kube-apiserver", *self._server_flags())
-        self._until_ready()
+        self._run("etcd")
+        self._run("kube-apiserver")
+        self.wait_until_ready()
         self.apply_crds(definitions)
+
+    def restart(self, program: str) -> None:
+        """Kill one of the two and start it again on what it has stored; `wait_until_ready` says when it serves.
+
+        From the thread that outlives the tests: a program ends with the thread that started it.
+        """
+        for process in [one for one in self._running if one.log.stem == program]:
+            self._running.remove(process)
+            process.kill()
+        self._run(program)
 
     def stop(self) -> None:
         """Both are gone when this returns."""
@@ -104,15 +116,14 @@ class ApiServer:
         with opener.open(request, timeout=10) as answer:
             return bytes(answer.read())
 
-    def _run(self, name: str, *flags: str) -> None:
-        self._running.append(ServerProcess(self.programs[name], flags, self.folder))
+    def _run(self, name: str) -> None:
+        self._running.append(ServerProcess(self.programs[name], self._flags[name], self.folder))
 
     def _etcd_flags(self) -> list[str]:
-        url = f"http://127.0.0.1:{self.etcd_port}"
         return [
             f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={url}",
-            f"--advertise-client-urls={url}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
             "--listen-peer-urls=http://127.0.0.1:0",
             "--unsafe-no-fsync",  # nothing here outlives the tests
             "--log-level=warn",
@@ -120,7 +131,7 @@ class ApiServer:
 
     def _server_flags(self) -> list[str]:
         return [
-            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.port}",
@@ -146,7 +157,8 @@ class ApiServer:
             "--enable-priority-and-fairness=false",
         ]
 
-    def _until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
+        """Until it answers that it is."""
         ends = time.monotonic() + START_SECONDS
         while time.monotonic() < ends:
             for process in self._running:
@@ -213,11 +225,14 @@ def _free_port() -> int:
 
 
 def started(
-    programs: dict[str, Path], tries: int = 3, definitions: Sequence[Mapping[str, Any]] | None = None
+    programs: dict[str, Path],
+    tries: int = 3,
+    definitions: Sequence[Mapping[str, Any]] | None = None,
+    flags: Sequence[str] = (),
 ) -> ApiServer:
     """With these CRDs, or all of ours. Another process may take a free port; then the server starts once more."""
     while True:
-        server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs)
+        server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs, flags)
         tries -= 1
         try:
             server.start(crds() if definitions is None else definitions)

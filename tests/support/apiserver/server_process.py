@@ -19,7 +19,7 @@ class ServerProcess:
 
     def __init__(self, program: Path, flags: Sequence[str], folder: Path) -> None:
         self.log = folder / f"{program.name}.log"
-        self._output = self.log.open("wb")
+        self._output = self.log.open("ab")
         self._process = subprocess.Popen(
             [str(program), *flags],
             stdout=self._output,
@@ -42,6 +42,12 @@ class ServerProcess:
     def last_lines(self) -> str:
         """The end of its log."""
         return " / ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])
+
+    def kill(self) -> None:
+        """It is gone when this returns, and had no chance to finish anything."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
 
     def stop(self) -> None:
         """It is gone when this returns."""
