@@ -1,9 +1,15 @@
 """`python -m bench.grove [embedded|kubernetes] [REPLICAS] [NODES]`: one large PodCliqueSet from creation to deletion.
 
 The shape that Grove publishes: replicas of one clique of two pods. muster's operator makes everything that the set
-consists of, its scheduler binds the pods, simulated kubelets run them; then the set is deleted. A bare client creates
-as many Services, PodCliques, PodGangs, PodGroups and pods, binds the pods, and deletes all of them again: nothing is
-watched, decided or reported. Nobody collects garbage on `kubernetes` but kube-controller-manager, for the set only.
+consists of, its scheduler binds the pods; then simulated kubelets run them, and the set is deleted.
+
+A bare client does the same creates and binds: the objects that the operator makes, byte for byte but for names, uids
+and gates, with as many requests at once. It deletes the pods as a user and their kubelets do. Nothing is watched,
+decided or reported. It runs before and after the operator, on a server that has warmed up, and the mean counts. A
+second one lifts gates, too, which is a request for each pod that Grove's protocol asks for (R1).
+
+Kubelets begin once all pods are bound: on a cluster they are other machines, and the bare client has none. The set is
+deleted once every status and event is written. Nobody collects garbage on `kubernetes` but kube-controller-manager.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): all share its cores with us.
 """
@@ -13,11 +19,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from statistics import mean
 from typing import Any
 
 from msgspec import Struct
 
-from bench.cluster import AT_ONCE, FOREIGN, NAMESPACE, each, node_name, numbered_node, opened, say
+from bench.cluster import AT_ONCE, FOREIGN, NAMESPACE, each, numbered_node, opened, say
+from bench.grove_bare import BareClient, BareFigures
+from muster.api.names import PART_OF
 from muster.api.resources import (
     NODES,
     POD_CLIQUE_SETS,
@@ -34,24 +43,30 @@ from muster.cli.assemble.process import tune
 from muster.config.settings import Config, Log
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.controller.controller_runtime import ControllerRuntime
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
 
 PODS_EACH = 2
-TIMINGS = KubeletTimings(stop_seconds=0.0)
+WARM_UP = 50  # replicas
+TIMINGS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
 LONGEST_SECONDS = 600.0
+PARTS = (SERVICES, POD_CLIQUES, POD_GANGS, POD_GROUPS)  # one a replica
+LOOK_SECONDS = 0.01
 
 
 class GroveFigures(Struct, frozen=True):
     """Seconds since the set was created, or deleted; and of the bare client."""
 
     created: float
-    bound: float
+    bound: float  # and everything else is created
     ready: float
+    settled: float  # every status and event is written
     deleted: float
-    bare_bound: float
-    bare_deleted: float
+    bare: BareFigures
+    gated: BareFigures  # of the bare client that lifts gates
 
 
 def typed(resource: Resource, name: str, spec: Raw, **metadata: Any) -> Raw:
@@ -65,79 +80,99 @@ def pod_spec(scheduler: str) -> Raw:
     return {"schedulerName": scheduler, "terminationGracePeriodSeconds": 1, "containers": [container]}
 
 
-def pod_clique_set(replicas: int) -> Raw:
-    clique = {"roleName": "worker", "replicas": PODS_EACH, "podSpec": pod_spec("muster")}
+def pod_clique_set(replicas: int, name: str = "bench", scheduler: str = "muster") -> Raw:
+    clique = {"roleName": "worker", "replicas": PODS_EACH, "podSpec": pod_spec(scheduler)}
     template = {"cliques": [{"name": "a", "spec": clique}]}
-    return typed(POD_CLIQUE_SETS, "bench", {"replicas": replicas, "template": template})
+    return typed(POD_CLIQUE_SETS, name, {"replicas": replicas, "template": template})
 
 
-async def measure(cluster: Cluster, replicas: int, nodes: int) -> GroveFigures:
-    pods = replicas * PODS_EACH
-    say(f"{nodes} nodes, one set of {replicas} replicas of {PODS_EACH} pods")
-    await each(lambda i: cluster.create(NODES, numbered_node(i, 8)), range(nodes), AT_ONCE)
-    bare_bound, bare_deleted = await bare(cluster, replicas, nodes)
-    say(f"bare client: bound {bare_bound:.1f} s, deleted {bare_deleted:.1f} s")
-    async with control_plane(cluster):
-        began = time.monotonic()
-        await cluster.create(POD_CLIQUE_SETS, pod_clique_set(replicas))
-        times = await watched(cluster, pods, began)
-        say("created {:.1f} s, bound {:.1f} s, ready {:.1f} s".format(*times))
-        began = time.monotonic()
-        await cluster.delete(POD_CLIQUE_SETS, NAMESPACE, "bench")
-        deleted = await until(cluster, lambda pods: not pods, began)
-        say(f"deleted {deleted:.1f} s")
-    return GroveFigures(*times, deleted, bare_bound, bare_deleted)
+# the bare client ------------------------------------------------------------------------------------------------------
+
+
+async def bare(cluster: Cluster, replicas: int, nodes: int, *, is_gated: bool = False) -> BareFigures:
+    client = BareClient(cluster, pod_clique_set(replicas, "bare", FOREIGN), nodes, is_gated=is_gated)
+    figures = await client.measure()
+    words = "bare client that lifts gates" if is_gated else "bare client"
+    say(f"{words}: {replicas} replicas bound {figures.bound:.1f} s, deleted {figures.deleted:.1f} s")
+    return figures
+
+
+# the control plane ----------------------------------------------------------------------------------------------------
+
+
+class PodCounts:
+    """How many pods exist, are bound and are ready, by the scheduler's own watch: no other one is needed."""
+
+    def __init__(self) -> None:
+        self.created: set[str] = set()
+        self.bound: set[str] = set()
+        self.ready: set[str] = set()
+
+    def handle(self, resource: Resource, received: ReflectorEvent) -> None:
+        """One event of the scheduler's watches."""
+        match received:
+            case ObjectUpdated(object=raw) if resource == PODS:
+                name = raw["metadata"]["name"]
+                self.created.add(name)
+                if raw["spec"].get("nodeName"):
+                    self.bound.add(name)
+                if is_ready(raw):
+                    self.ready.add(name)
+            case ObjectDeleted(object=raw) if resource == PODS:
+                for names in (self.created, self.bound, self.ready):
+                    names.discard(raw["metadata"]["name"])
+            case _:
+                pass
+
+
+class ControlPlane(Struct, frozen=True):
+    """Scheduler and operator that know everything; kubelets that have not begun."""
+
+    cluster: Cluster
+    scheduler: Scheduler
+    operator: ControllerRuntime
+    kubelets: Kubelets
+    pods: PodCounts
+
+    def has_parts(self, number: int) -> bool:
+        """Whether so many of each other kind are created."""
+        return all(sum(map(is_of_set, self.operator.every(kind))) == number for kind in PARTS)
+
+    def has_settled(self) -> bool:
+        """Whether every status and every event is written."""
+        operator, events = self.operator, self.scheduler.events
+        return operator.is_at_rest and not operator.has_requests and not len(events)
+
+    async def until(self, is_reached: Callable[[], bool]) -> float:
+        """Waits; returns when it was."""
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while not is_reached():
+                await asyncio.sleep(LOOK_SECONDS)
+        return time.monotonic()
 
 
 @asynccontextmanager
-async def control_plane(cluster: Cluster) -> AsyncIterator[None]:
-    """Scheduler, operator and kubelets that know everything."""
+async def control_plane(cluster: Cluster) -> AsyncIterator[ControlPlane]:
     settings = Config()
     scheduler = Scheduler(cluster, settings.scheduling)
     operator = attach_operator(settings.grove, cluster, scheduler)
     assert operator is not None
-    runs = (scheduler.run, operator.run, Kubelets(cluster, timings=TIMINGS).run)
-    tasks = [asyncio.create_task(run()) for run in runs]
+    pods = PodCounts()
+    scheduler.watched.listeners.append(pods.handle)
+    tasks = [asyncio.create_task(run()) for run in (scheduler.run, operator.run)]
     try:
         while not scheduler.synced:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(LOOK_SECONDS)
         await asyncio.sleep(2.0)
-        yield
+        yield ControlPlane(cluster, scheduler, operator, Kubelets(cluster, timings=TIMINGS), pods)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
 
 
-async def watched(cluster: Cluster, number: int, began: float) -> tuple[float, float, float]:
-    """When all pods exist, when all are bound, and when all are ready."""
-    stages: list[Callable[[Raw], bool]] = [lambda _: True, lambda raw: bool(raw["spec"].get("nodeName")), is_ready]
-    reached: list[set[str]] = [set() for _ in stages]  # names of pods
-    times = [0.0] * len(stages)
-
-    def look(raw: Raw) -> None:
-        for stage, test in enumerate(stages):
-            if test(raw):
-                reached[stage].add(raw["metadata"]["name"])
-            if not times[stage] and len(reached[stage]) == number:
-                times[stage] = time.monotonic() - began
-
-    listed = await cluster.list(PODS, NAMESPACE)
-    for raw in listed.items:
-        look(raw)
-    async with asyncio.timeout(LONGEST_SECONDS), cluster.watch(PODS, listed.resource_version, NAMESPACE) as changes:
-        while not all(times):
-            change = await anext(changes)
-            if change.type != "BOOKMARK":
-                look(change.object)
-    return times[0], times[1], times[2]
-
-
-async def until(cluster: Cluster, test: Callable[[tuple[Raw, ...]], bool], began: float) -> float:
-    async with asyncio.timeout(LONGEST_SECONDS):
-        while not test((await cluster.list(PODS, NAMESPACE, limit=1)).items):
-            await asyncio.sleep(0.1)
-    return time.monotonic() - began
+def is_of_set(raw: Raw) -> bool:
+    return PART_OF in (raw["metadata"].get("labels") or ())
 
 
 def is_ready(raw: Raw) -> bool:
@@ -145,48 +180,47 @@ def is_ready(raw: Raw) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-# the bare client ------------------------------------------------------------------------------------------------------
+# measuring ------------------------------------------------------------------------------------------------------------
 
 
-def bare_objects(i: int) -> list[tuple[Resource, Raw]]:
-    """What a replica of the set consists of, but for its pods."""
-    name = f"bare-{i}"
-    references = [{"namespace": NAMESPACE, "name": f"{name}-a-{j}"} for j in range(PODS_EACH)]
-    gang = {"podgroups": [{"name": f"{name}-a", "minReplicas": PODS_EACH, "podReferences": references}]}
-    leaves = [{"name": f"{name}-a", "minMember": PODS_EACH}]
-    clique = {"roleName": "worker", "replicas": PODS_EACH, "minAvailable": PODS_EACH, "podSpec": pod_spec(FOREIGN)}
-    return [
-        (SERVICES, typed(SERVICES, name, {"clusterIP": "None", "selector": {"app": name}})),
-        (POD_CLIQUES, typed(POD_CLIQUES, f"{name}-a", clique)),
-        (POD_GANGS, typed(POD_GANGS, name, gang)),
-        (POD_GROUPS, typed(POD_GROUPS, name, {"queue": "default", "subGroups": leaves})),
-    ]
+async def measure(cluster: Cluster, replicas: int, nodes: int) -> GroveFigures:
+    say(f"{nodes} nodes, one set of {replicas} replicas of {PODS_EACH} pods")
+    await each(lambda i: cluster.create(NODES, numbered_node(i, 8)), range(nodes), AT_ONCE)
+    await bare(cluster, min(replicas, WARM_UP), nodes)
+    before = await bare(cluster, replicas, nodes)
+    async with control_plane(cluster) as plane:
+        times = await started(plane, replicas)
+        deleted = await removed(plane)
+    after = await bare(cluster, replicas, nodes)
+    both = BareFigures(mean((before.bound, after.bound)), mean((before.deleted, after.deleted)))
+    return GroveFigures(*times, deleted, both, await bare(cluster, replicas, nodes, is_gated=True))
 
 
-async def bare(cluster: Cluster, replicas: int, nodes: int) -> tuple[float, float]:
-    """Seconds to create everything and bind the pods, and to delete the pods."""
-
-    async def make(i: int) -> None:
-        for resource, raw in bare_objects(i):
-            await cluster.create(resource, raw)
-        for j in range(PODS_EACH):
-            raw = await cluster.create(PODS, typed(PODS, f"bare-{i}-a-{j}", pod_spec(FOREIGN)))
-            await cluster.bind(NAMESPACE, raw["metadata"]["name"], raw["metadata"]["uid"], node_name(i % nodes))
-
-    async def remove(name: str) -> None:
-        await cluster.delete(PODS, NAMESPACE, name)
-        await cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)  # as its kubelet does
-
+async def started(plane: ControlPlane, replicas: int) -> tuple[float, float, float, float]:
+    """A set from its creation to its last status; kubelets begin in between."""
+    number, pods = replicas * PODS_EACH, plane.pods
     began = time.monotonic()
-    await each(make, range(replicas), AT_ONCE)
-    bound = time.monotonic() - began
-    began = time.monotonic()
-    await each(remove, [f"bare-{i}-a-{j}" for i in range(replicas) for j in range(PODS_EACH)], AT_ONCE)
-    deleted = time.monotonic() - began
-    for i in range(replicas):
-        for resource, raw in bare_objects(i):
-            await cluster.delete(resource, NAMESPACE, raw["metadata"]["name"])
-    return bound, deleted
+    await plane.cluster.create(POD_CLIQUE_SETS, pod_clique_set(replicas))
+    created = await plane.until(lambda: len(pods.created) == number)
+    bound = await plane.until(lambda: len(pods.bound) == number and plane.has_parts(replicas))
+    async with plane.kubelets.running():
+        ready = await plane.until(lambda: len(pods.ready) == number)
+        settled = await plane.until(plane.has_settled)
+    times = created - began, bound - began, ready - began, settled - began
+    say("created {:.1f} s, bound {:.1f} s, ready {:.1f} s, settled {:.1f} s".format(*times))
+    return times
+
+
+async def removed(plane: ControlPlane) -> float:
+    """The deletion of the set, until its last pod is gone."""
+    async with plane.kubelets.running():
+        began = time.monotonic()
+        await plane.cluster.delete(POD_CLIQUE_SETS, NAMESPACE, "bench")
+        deleted = await plane.until(lambda: not plane.pods.created) - began
+        say(f"deleted {deleted:.1f} s")
+        gone = await plane.until(lambda: plane.has_parts(0)) - began
+        say(f"and everything else {gone:.1f} s")
+    return deleted
 
 
 # showing --------------------------------------------------------------------------------------------------------------
@@ -194,11 +228,19 @@ async def bare(cluster: Cluster, replicas: int, nodes: int) -> tuple[float, floa
 
 def row(where: str, replicas: int, nodes: int, measured: GroveFigures) -> str:
     """One line of docs/performance.md."""
+    bare, gated = measured.bare, measured.gated
     return (
         f"| {where} | {nodes} | {replicas * PODS_EACH:,} | {measured.created:.1f} s | {measured.bound:.1f} s "
-        f"| {measured.bare_bound:.1f} s | {measured.bound / measured.bare_bound:.2f} | {measured.ready:.1f} s "
-        f"| {measured.deleted:.1f} s | {measured.bare_deleted:.1f} s |"
+        f"| {bare.bound:.1f} s | {measured.bound / bare.bound:.2f} | {gated.bound:.1f} s "
+        f"| {measured.bound / gated.bound:.2f} | {measured.ready:.1f} s | {measured.settled:.1f} s "
+        f"| {measured.deleted:.1f} s | {bare.deleted:.1f} s | {measured.deleted / bare.deleted:.2f} |"
     )
+
+
+HEAD = (
+    "| cluster | nodes | pods | created | bound | bare client | ratio | bare with gates | ratio | ready | settled "
+    "| deleted | bare client | ratio |"
+)
 
 
 async def main(where: str, replicas: int, nodes: int) -> None:
@@ -208,8 +250,8 @@ async def main(where: str, replicas: int, nodes: int) -> None:
         everything = {"resources": {name: {"quota": -1} for name in ("gpu", "cpu", "memory")}}
         await cluster.create(QUEUES, {"metadata": {"name": "default"}, "spec": everything})
         measured = await measure(cluster, replicas, nodes)
-    print("| cluster | nodes | pods | created | bound | bare client | ratio | ready | deleted | bare client |")
-    print("|---|" + "---:|" * 9)
+    print(HEAD)
+    print("|---|" + "---:|" * 13)
     print(row(where, replicas, nodes, measured))
 
 

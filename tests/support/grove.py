@@ -15,6 +15,7 @@ from muster.api.fields import integer, text, texts
 from muster.api.resources import NODES, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, PODS, Resource
 from muster.grove.health import BREACHED, CLIQUE_SCHEDULED, HealthCondition, observed_healthy, with_conditions
 from muster.grove.table import GROVE
+from muster.kube.controller.status_queue import pruned
 from muster.workloads.conditions import timestamp
 from muster.workloads.expansion import controller_uid
 from muster.workloads.merge_patch import merged
@@ -305,12 +306,13 @@ class GroveCluster:
 
     def _create(self, resource: Resource, raw: Raw) -> None:
         number = next(self._numbers)
+        is_old = resource == POD_CLIQUES not in self.controllers  # so that no gang waits for pods of it
         metadata = {
             **raw["metadata"],
             "namespace": NAMESPACE if resource.namespaced else "",
             "uid": f"uid-{number}",
             "generation": 1,
-            "creationTimestamp": timestamp(self.now),
+            "creationTimestamp": timestamp(self.now - timedelta(hours=is_old)),
         }
         metadata["name"] = metadata.get("name") or f"{metadata['generateName']}{number:05}"
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -355,13 +357,14 @@ class GroveCluster:
 
     def _notify(self, key: Key, raw: Raw) -> None:
         self._enqueue(key)
-        while (uid := controller_uid(raw)) in self._keys:
+        below = raw
+        while (uid := controller_uid(below)) in self._keys:
             owner = self._keys[uid]
             controller = self.controllers.get(owner[0])
             if controller is not None and key[0] in controller.children:
                 self._enqueue(owner)
-            raw = self.objects[owner]
-        for related in related_keys(self.controllers.values(), key[0], self.objects.get(key, raw), self):
+            below = self.objects[owner]
+        for related in related_keys(self.controllers.values(), key[0], raw, self):
             self._enqueue(related)
 
     def _enqueue(self, key: Key) -> None:
@@ -378,14 +381,6 @@ def _is_satisfied(raw: Raw) -> bool:
     counts = (integer(raw, "status.scheduledReplicas"), integer(raw, "status.readyReplicas"))
     is_current = text(raw, "status.currentPodTemplateHash") == raw["metadata"]["labels"][names.TEMPLATE_HASH]
     return counts == (replicas, replicas) and is_current
-
-
-def pruned(value: object) -> object:
-    """A status as the runtime compares it: without what is zero or empty, as API servers leave that out."""
-    if isinstance(value, dict):
-        inner = {name: pruned(field) for name, field in value.items() if field not in (0, "", None, {}, [])}
-        return {name: field for name, field in inner.items() if field != []}
-    return [pruned(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def removed_names(actions: Iterable[Action], resource: Resource) -> list[str]:

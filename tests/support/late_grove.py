@@ -10,10 +10,11 @@ from itertools import cycle
 
 from muster.api.resources import PODS, Resource
 from muster.grove.table import GROVE
+from muster.kube.controller.status_queue import pruned
 from muster.workloads.conditions import timestamp
 from muster.workloads.merge_patch import merged
 from muster.workloads.types import Controller, Key, Raw
-from tests.support.grove import MOST_ROUNDS, GroveCluster, pruned
+from tests.support.grove import MOST_ROUNDS, GroveCluster
 
 KUBELET = "test/kubelet"  # finalizer: a pod that has a node is there until its time is over
 

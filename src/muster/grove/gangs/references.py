@@ -4,7 +4,7 @@ Rule: the structure stays as the PodCliqueSet wrote it, and the whole list is wr
 was made from: a structure that changed meanwhile is never overwritten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from muster.api.fields import integer, items, text
 from muster.api.resources import POD_GANGS
@@ -14,7 +14,7 @@ from muster.workloads.types import Raw, Update
 
 def references_update(gang: Raw, cliques: Sequence[GangClique]) -> Update | None:
     """What to write into the PodGang; None: it references its live pods already."""
-    podgroups = [{**clique.entry, "podReferences": _references(gang, clique)} for clique in cliques]
+    podgroups = [{**clique.entry, "podReferences": pod_references(gang, clique.live)} for clique in cliques]
     if podgroups == items(gang, "spec.podgroups"):
         return None
     patch: Raw = {"spec": {"podgroups": podgroups}}
@@ -23,9 +23,10 @@ def references_update(gang: Raw, cliques: Sequence[GangClique]) -> Update | None
     return Update(POD_GANGS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
 
 
-def _references(gang: Raw, clique: GangClique) -> list[Raw]:
+def pod_references(gang: Raw, pods: Iterable[Raw]) -> list[Raw]:
+    """What a PodGang says of these pods."""
     namespace = text(gang, "metadata.namespace")
-    return [{"namespace": namespace, "name": pod_name(pod)} for pod in clique.live]
+    return [{"namespace": namespace, "name": name} for name in sorted(map(pod_name, pods))]
 
 
 def has_references(gang: Raw) -> bool:

@@ -1,12 +1,11 @@
 """PodCliqueSets as Grove's operator reconciles them: cliques, scaling groups, gangs, autoscalers and Services.
 
 Rule 1: kinds are made in this order, each for all replicas at once, so that a Service whose name is taken holds up no
-pod; what is too many goes first, the highest index first of all. Rule 2: pods, and cliques of scaling groups, are made
-by others. Rule 3: deletion never waits: pods and direct children are deleted, then the finalizer goes, and the garbage
-collector does the rest.
+pod, and a gang once its pods exist; what is too many goes first, the highest index first of all. Rule 2: pods, and
+cliques of scaling groups, are made by others. Rule 3: what is deleted is `set_deletion`'s.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from muster.api.decoding import decode
 from muster.api.fields import number, text, texts
 from muster.api.grove.pod_clique_set import PodCliqueSet
-from muster.api.names import SET_REPLICA
+from muster.api.names import PART_OF, POD_GANG, SET_REPLICA
 from muster.api.resources import (
     AUTOSCALERS,
     CLUSTER_TOPOLOGY_BINDINGS,
@@ -28,9 +27,9 @@ from muster.api.resources import (
     Resource,
 )
 from muster.grove.clique_objects import clique_object, clique_update
+from muster.grove.gangs.cliques import labels_of
 from muster.grove.last_errors import with_last_error
 from muster.grove.layout import GangLayout
-from muster.grove.naming import SET_FINALIZER
 from muster.grove.sets.set_children import (
     autoscaler_objects,
     child_update,
@@ -38,19 +37,17 @@ from muster.grove.sets.set_children import (
     group_update,
     service_object,
 )
+from muster.grove.sets.set_deletion import CHILDREN, add_finalizer, delete_set
 from muster.grove.sets.set_events import set_events
-from muster.grove.sets.set_gangs import gang_layouts, gang_object, gang_update
+from muster.grove.sets.set_gangs import gang_layouts, gang_object, gang_update, new_gang, seconds_to_wait
 from muster.grove.sets.set_rollout import SetRollout, plan_set_rollout
 from muster.grove.sets.set_status import set_status
 from muster.grove.sets.set_termination import plan_termination
 from muster.grove.sets.set_view import SetView, view_set
 from muster.grove.topology import names_binding
-from muster.workloads.operators.objects import bounded, name_of, read_version, removal, strings
+from muster.workloads.operators.objects import bounded, name_of, removal
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, KnownObjects, Raw, Reconciliation, Update
-
-CHILDREN = (SERVICES, POD_CLIQUES, POD_CLIQUE_SCALING_GROUPS, POD_GANGS, AUTOSCALERS)
-ORPHAN = "orphan"  # finalizer of a deletion that leaves children alone
 
 
 def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
@@ -58,54 +55,28 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
     seen = {kind: {name_of(child): child for child in children.of(raw, kind)} for kind in CHILDREN}
     existing = sum(len(objects) for objects in seen.values())
     if is_terminating(raw):
-        return bounded(_deletion(raw, seen, children), existing, None)
+        return delete_set(raw, seen, children, now)
     view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
     termination = plan_termination(view, rollout.current, now)
     gangs = {gang.name: gang for gang in gang_layouts(view)}
+    new = (gang for name, gang in gangs.items() if name not in seen[POD_GANGS])
+    waits = {gang.name: left for gang in new if (left := seconds_to_wait(view, gang, children, now))}
     actions = chain(
-        _finalizer(raw),
+        add_finalizer(raw),
         _surplus(view, seen, gangs),
         (removal(POD_CLIQUES, clique) for clique in termination.cliques),
         _cliques(view, rollout),
         _groups(view, rollout),
-        _gangs(view, gangs, seen[POD_GANGS]),
+        _gangs(view, gangs, seen[POD_GANGS], waits, children),
         _autoscalers(view, seen[AUTOSCALERS]),
         _services(view, seen[SERVICES]),
     )
     status = set_status(view, rollout, [seen[POD_GANGS][name] for name in gangs if name in seen[POD_GANGS]], now)
     events = tuple(set_events(view, rollout, termination.replicas))
-    return replace(bounded(actions, existing, status, termination.again_after_seconds), events=events)
-
-
-# deletion -----------------------------------------------------------------------------------------------------------
-
-
-def _finalizer(raw: Raw) -> Iterator[Action]:
-    finalizers = strings(raw, "metadata.finalizers")
-    if SET_FINALIZER not in finalizers:
-        yield _with_finalizers(raw, [*finalizers, SET_FINALIZER])
-
-
-def _with_finalizers(raw: Raw, finalizers: list[str]) -> Update:
-    """Written on the version that was read: a finalizer that was added or taken away meanwhile is not undone."""
-    patch = {"metadata": {"finalizers": finalizers, **read_version(raw)}}
-    return Update(POD_CLIQUE_SETS, text(raw, "metadata.namespace"), name_of(raw), patch)
-
-
-def _deletion(raw: Raw, seen: Mapping[Resource, Mapping[str, Raw]], children: Children) -> Iterator[Action]:
-    """Pods go first: they take time to terminate, and the garbage collector would come to them last."""
-    finalizers = strings(raw, "metadata.finalizers")
-    if SET_FINALIZER not in finalizers:
-        return
-    if ORPHAN not in finalizers:
-        groups = seen[POD_CLIQUE_SCALING_GROUPS].values()
-        members = (clique for group in groups for clique in children.of(group, POD_CLIQUES))
-        for clique in chain(seen[POD_CLIQUES].values(), members):
-            yield from (removal(PODS, pod) for pod in children.of(clique, PODS) if not is_terminating(pod))
-        for kind in reversed(CHILDREN):
-            yield from (removal(kind, child) for child in seen[kind].values() if not is_terminating(child))
-    yield _with_finalizers(raw, [name for name in finalizers if name != SET_FINALIZER])
+    times = [*waits.values(), termination.again_after_seconds]
+    again = min((seconds for seconds in times if seconds is not None), default=None)
+    return replace(bounded(actions, existing, status, again), events=events)
 
 
 # what goes ----------------------------------------------------------------------------------------------------------
@@ -176,12 +147,18 @@ def _groups(view: SetView, rollout: SetRollout) -> Iterator[Action]:
                 yield from _given(group_update(present, wanted, with_template=may_update))
 
 
-def _gangs(view: SetView, wanted: Mapping[str, GangLayout], seen: Mapping[str, Raw]) -> Iterator[Action]:
+def _gangs(
+    view: SetView,
+    wanted: Mapping[str, GangLayout],
+    seen: Mapping[str, Raw],
+    waiting: Container[str],
+    children: Children,
+) -> Iterator[Action]:
     for name, gang in wanted.items():
         present = seen.get(name)
-        if present is None:
-            yield Create(POD_GANGS, gang_object(view, gang))
-        elif not is_terminating(present):
+        if present is None and name not in waiting:
+            yield Create(POD_GANGS, new_gang(view, gang, children))
+        elif present is not None and not is_terminating(present):
             yield from _given(gang_update(present, gang_object(view, gang)))
 
 
@@ -190,11 +167,18 @@ def _given(update: Update | None) -> Iterator[Action]:
         yield update
 
 
-def _related(_resource: Resource, binding: Raw, known: KnownObjects) -> Iterator[tuple[str, str]]:
-    """The sets that name a ClusterTopologyBinding."""
-    for raw in known.every(POD_CLIQUE_SETS):
-        if names_binding(decode(raw, PodCliqueSet)[0], name_of(binding)):
-            yield text(raw, "metadata.namespace"), name_of(raw)
+def _related(resource: Resource, raw: Raw, known: KnownObjects) -> Iterator[tuple[str, str]]:
+    """The set of a pod whose gang is to be created, or that it waits for; those that name a ClusterTopologyBinding."""
+    if resource == PODS:
+        labels, namespace = labels_of(raw), text(raw, "metadata.namespace")
+        name, gang = labels.get(PART_OF, ""), labels.get(POD_GANG, "")
+        pcs = known.get(POD_CLIQUE_SETS, namespace, name)
+        if pcs is not None and (is_terminating(pcs) or known.get(POD_GANGS, namespace, gang) is None):
+            yield namespace, name
+        return
+    for pcs in known.every(POD_CLIQUE_SETS):
+        if names_binding(decode(pcs, PodCliqueSet)[0], name_of(raw)):
+            yield text(pcs, "metadata.namespace"), name_of(pcs)
 
 
 CONTROLLER = Controller(
@@ -202,6 +186,6 @@ CONTROLLER = Controller(
     reconcile,
     children=CHILDREN,
     failed=with_last_error,
-    watches=(CLUSTER_TOPOLOGY_BINDINGS,),
+    watches=(CLUSTER_TOPOLOGY_BINDINGS, PODS),
     related=_related,
 )

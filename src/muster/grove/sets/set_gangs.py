@@ -1,21 +1,28 @@
 """The PodGangs of a set: which cliques start together, how many pods of each, and where they sit.
 
-Rule 1: which pods there are is not said here: the controller of PodGangs fills them in, and what it wrote is kept, as
-the list is only written on the version that it was read from.
+Rule 1: a gang is created with its pods, once all of them exist: one request serves, where one for each pod would
+follow. It does not wait for pods that cannot be made. Later the controller of PodGangs keeps the list, and what it
+wrote is kept, as the list is only written on the version that it was read from.
 Rule 2: what is scaled to zero is in no gang, and a gang without cliques does not exist.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from muster.api.fields import integer, items, mapping, text
+from muster.api.moment import parse_time
 from muster.api.names import BASE_POD_GANG, TOPOLOGY_NAME
-from muster.api.resources import POD_GANGS
+from muster.api.resources import POD_GANGS, PODS
+from muster.grove.gangs.cliques import is_live
+from muster.grove.gangs.references import pod_references
 from muster.grove.layout import CliqueLayout, GangLayout, GroupReplicaLayout
 from muster.grove.naming import GANG, child_labels
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import gang_constraint
 from muster.workloads.operators.objects import child, merge_patch, name_of, read_version
-from muster.workloads.types import Raw, Update
+from muster.workloads.types import Children, Raw, Update
+
+MAKING_SECONDS = 10.0  # after the last clique or pod was made: a gang is created without those that are still missing
 
 
 def gang_layouts(view: SetView) -> Iterator[GangLayout]:
@@ -31,8 +38,49 @@ def _is_scaled_to_zero(view: SetView, clique: CliqueLayout) -> bool:
     return raw is not None and integer(raw, "spec.replicas", 1) == 0
 
 
+def seconds_to_wait(view: SetView, gang: GangLayout, children: Children, now: datetime) -> float:
+    """How much longer a new gang is not created, as its pods are being made; 0: all exist, or it waits no more."""
+    expected = [clique for clique in gang.cliques if _is_expected(view, clique)]
+    present = [raw for clique in expected if (raw := view.clique(clique.name)) is not None]
+    if _has_failed(view.raw) or any(map(_has_failed, (*present, *view.groups.values()))):
+        return 0.0
+    pods = [(clique, _live_pods(clique, children)) for clique in present]
+    if len(present) == len(expected) and all(len(live) >= _replicas(clique) for clique, live in pods):
+        return 0.0
+    times = [text(raw, "metadata.creationTimestamp") for clique, live in pods for raw in (clique, *live)]
+    newest = parse_time(max(times)) if times else now
+    return max(0.0, MAKING_SECONDS - (now - newest).total_seconds()) if newest else 0.0
+
+
+def _is_expected(view: SetView, clique: CliqueLayout) -> bool:
+    """Whether a clique exists or will soon; no: its scaling group has fewer replicas."""
+    group = view.groups.get(clique.group)
+    return group is None or clique.group_replica < integer(group, "spec.replicas", 1)
+
+
+def _has_failed(raw: Raw) -> bool:
+    return bool(items(raw, "status.lastErrors"))
+
+
+def _replicas(clique: Raw) -> int:
+    return integer(clique, "spec.replicas", 1)
+
+
+def _live_pods(clique: Raw, children: Children) -> Sequence[Raw]:
+    return [pod for pod in children.of(clique, PODS) if is_live(pod)]
+
+
+def new_gang(view: SetView, gang: GangLayout, children: Children) -> Raw:
+    """A PodGang as it is created: with the pods that exist."""
+    raw = gang_object(view, gang)
+    for group in raw["spec"]["podgroups"]:
+        clique = view.clique(group["name"])
+        group["podReferences"] = pod_references(raw, _live_pods(clique, children)) if clique is not None else []
+    return raw
+
+
 def gang_object(view: SetView, gang: GangLayout) -> Raw:
-    """A PodGang as it is created: without pods."""
+    """A PodGang without pods."""
     cliques = [clique for clique in gang.cliques if not _is_scaled_to_zero(view, clique)]
     labels = child_labels(view.pcs.metadata.name, gang.name, GANG, gang.set_replica)
     if gang.base:

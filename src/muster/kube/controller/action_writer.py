@@ -1,9 +1,10 @@
-"""Performs the actions of a reconciliation on a cluster, in batches that start small.
+"""Performs the actions of a reconciliation on a cluster, many at once.
 
 Rule 1: actions of one type on one kind that follow each other are one run; the next run starts when this one is done.
-Rule 2: a run of creations starts with one request and doubles (slow start): where a whole batch fails, the others are
-not sent. An object that is refused holds up no other: the rest of its run is sent, and later runs, unless all of it was
-refused. After any other failure nothing more is sent.
+Rule 2: a run of creations starts with one request and doubles (slow start); then each answer makes place for the next
+request. Where a whole batch fails, or as many in a row, the others are not sent. An object that is refused holds up no
+other: the rest of its run is sent, and later runs, unless all of it was refused. After any other failure nothing more
+is sent.
 Rule 3: nothing is sent in another term of leadership than the one in which it was decided (I9).
 """
 
@@ -21,7 +22,7 @@ from muster.kube.leadership import AlwaysLeading, Leadership, leads_in, within_l
 from muster.workloads.operators.pod_admission import admit_pod
 from muster.workloads.types import Action, Create, Remove, Update
 
-LARGEST_BATCH = 64  # requests at a time
+LARGEST_BATCH = 64  # requests of one run at a time
 WRITE_SECONDS = 30.0  # that one request may take
 FIELD_MANAGER = "muster-workloads"
 REFUSED = (403, 409, 422)
@@ -33,6 +34,29 @@ class FailedAction(Struct, frozen=True):
 
     action: Action
     error: ApiError
+
+
+class RunAnswers:
+    """What became of the actions of a run so far."""
+
+    def __init__(self) -> None:
+        self.done, self.failures = 0, list[FailedAction]()
+        self._in_a_row = 0  # failures
+        self._is_broken = False  # one of them says nothing about its object
+
+    @property
+    def are_hopeless(self) -> bool:
+        """Whether no more requests are to be sent."""
+        return self._is_broken or self._in_a_row >= LARGEST_BATCH
+
+    def count(self, failure: FailedAction | None) -> None:
+        """One more answer; None: the action was carried out."""
+        if failure is None:
+            self.done, self._in_a_row = self.done + 1, 0
+            return
+        self.failures.append(failure)
+        self._in_a_row += 1
+        self._is_broken = self._is_broken or not is_refusal(failure)
 
 
 class ActionWriter:
@@ -63,15 +87,27 @@ class ActionWriter:
 
     async def _perform_run(self, actions: Sequence[Action], term: int) -> tuple[int, list[FailedAction]]:
         """How many actions were carried out, and those that failed; a batch that fails as a whole is the last one."""
-        done, failures = 0, list[FailedAction]()
+        done, failures, rest = 0, list[FailedAction](), len(actions)
         for batch in batches(actions):
             results = await asyncio.gather(*(self._attempt(action, term) for action in batch))
             failed = [failure for failure in results if failure is not None]
-            done, failures = done + len(batch) - len(failed), failures + failed
+            done, failures, rest = done + len(batch) - len(failed), failures + failed, rest - len(batch)
             is_hopeless = len(failed) == len(batch) and (len(batch) > 1 or len(actions) == 1)
             if is_hopeless or not all(map(is_refusal, failed)):
-                break
-        return done, failures
+                return done, failures
+        more, failed = await self._perform_steadily(actions[len(actions) - rest :], term)
+        return done + more, failures + failed
+
+    async def _perform_steadily(self, actions: Sequence[Action], term: int) -> tuple[int, list[FailedAction]]:
+        """The same of the rest of a run: each answer makes place for the next request."""
+        answers, line = RunAnswers(), iter(actions)
+
+        async def work() -> None:
+            while not answers.are_hopeless and (action := next(line, None)) is not None:
+                answers.count(await self._attempt(action, term))
+
+        await asyncio.gather(*(work() for _ in range(min(LARGEST_BATCH, len(actions)))))
+        return answers.done, answers.failures
 
     async def _attempt(self, action: Action, term: int) -> FailedAction | None:
         if not leads_in(self._leadership, term):
@@ -131,8 +167,8 @@ def is_refusal(failure: FailedAction) -> bool:
 
 
 def batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
-    """1, 2, 4 … actions, at most `LARGEST_BATCH`; updates and deletions fail one by one, and start with that many."""
+    """The slow start of a run: 1, 2, 4 … creations; updates and deletions fail one by one, and need none."""
     start, size = 0, 1 if actions and isinstance(actions[0], Create) else LARGEST_BATCH
-    while start < len(actions):
+    while start < len(actions) and size < LARGEST_BATCH:
         yield actions[start : start + size]
-        start, size = start + size, min(2 * size, LARGEST_BATCH)
+        start, size = start + size, 2 * size

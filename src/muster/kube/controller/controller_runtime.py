@@ -39,6 +39,7 @@ WORKERS = 8
 EXPIRE_SECONDS = 60.0
 PER_CHILD_SECONDS, LONGEST_DELAY_SECONDS = 0.0002, 1.0  # changes of many children are reconciled together
 FEW_CHILDREN = 50  # below, a change is reconciled at once
+BUSY_SECONDS = 0.05  # while actions are in flight: what follows them is reconciled together
 CHEAP_SECONDS, COST_FACTOR = 0.005, 10  # an object whose reconciliation takes longer waits so many times as long
 
 
@@ -188,7 +189,7 @@ class ControllerRuntime:
 
     def _on_change(self, key: Key, raw: Raw) -> None:
         if key[0] in self._controllers:
-            self._enqueue_soon(key, raw["metadata"].get("uid", ""))
+            self._enqueue_soon(key, raw["metadata"].get("uid", ""), is_new=not raw.get("status"))
             self._enqueue_orphans_of(raw["metadata"].get("uid", ""))
         for uid, owner in self.cache.owners_of(raw):
             if owner is None:
@@ -196,15 +197,19 @@ class ControllerRuntime:
             elif self._concerns(owner, key[0]):
                 self._enqueue_soon(owner, uid)
         for related in related_keys(self._controllers.values(), key[0], raw, self.cache):
-            self._add(related, 0.0)
+            self._add(related, self._busy_seconds())
 
     def _concerns(self, owner: Key, resource: Resource) -> bool:
         controller = self._controllers.get(owner[0])
         return controller is not None and resource in controller.children
 
-    def _enqueue_soon(self, owner: Key, uid: str) -> None:
+    def _enqueue_soon(self, owner: Key, uid: str, *, is_new: bool = False) -> None:
         count = self.cache.count_children(uid)
-        self._add(owner, 0.0 if count < FEW_CHILDREN else PER_CHILD_SECONDS * count)
+        seconds = 0.0 if count < FEW_CHILDREN else PER_CHILD_SECONDS * count
+        self._add(owner, seconds if is_new else max(seconds, self._busy_seconds()))
+
+    def _busy_seconds(self) -> float:
+        return BUSY_SECONDS if self.is_writing else 0.0
 
     def _add(self, key: Key, seconds: float) -> None:
         """Reconcile it soon; the more its reconciliation costs, the more changes are reconciled together.

@@ -1,8 +1,9 @@
 """Statuses of objects, written behind the actions: the newest of each object, a few at once.
 
-Rule 1: while actions are in flight, a status waits, but not for long: what others decide may depend on it. Rule 2: a
-status is written on the version that it was made from; where the object has changed since, another one follows. Rule 3:
-one that is refused is reported and tried again with a backoff of its own.
+Rule 1: while actions are in flight, a status waits, but not for ever: what others decide may depend on it. Then few are
+written at once, as each takes from the API server what actions wait for. Rule 2: a status is written on the version
+that it was made from; where the object has changed since, another one follows. Rule 3: one that is refused is reported
+and tried again with a backoff of its own.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from muster.workloads.types import Key
 STATUS_SECONDS = 30.0  # that writing one may take
 LONGEST_WAIT_SECONDS = 3.0  # behind actions
 PAUSE_SECONDS = 0.02
-AT_ONCE = 16
+AT_ONCE, AT_ONCE_BUSY = 16, 2  # fewer while actions are in flight
 NOT_FOUND, CONFLICT = 404, 409
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0  # after refusals of one object in a row
 MOST_BACKOFFS = 10_000
@@ -61,6 +62,7 @@ class StatusQueue:
         self._backoffs: dict[Key, Backoff] = {}
         self._in_flight: set[Key] = set()
         self._woken = asyncio.Event()
+        self._choosing = asyncio.Lock()  # one worker waits for the next status, the others for that one
 
     def __len__(self) -> int:
         return len(self._pending) + len(self._in_flight)
@@ -95,8 +97,10 @@ class StatusQueue:
 
     async def _work(self) -> None:
         while True:
-            key = await self._next()
-            pending = self._pending.pop(key)
+            async with self._choosing:
+                key = await self._next()
+                pending = self._pending.pop(key)
+                self._in_flight.add(key)
             async with self._flight(key):
                 is_done = await self._write(key, pending)
             if not is_done:
@@ -118,10 +122,16 @@ class StatusQueue:
             if key is None:
                 self._woken.clear()
                 await self._woken.wait()
-            elif self._is_busy() and self._clock() - self._pending[key].since < LONGEST_WAIT_SECONDS:
-                await asyncio.sleep(PAUSE_SECONDS)
-            else:
+            elif self._may_write(self._pending[key]):
                 return key
+            else:
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def _may_write(self, pending: PendingStatus) -> bool:
+        if not self._is_busy():
+            return True
+        has_waited = self._clock() - pending.since >= LONGEST_WAIT_SECONDS
+        return has_waited and len(self._in_flight) < AT_ONCE_BUSY
 
     async def _write(self, key: Key, pending: PendingStatus) -> bool:
         current, owner = self._cache.get(*key), pending.owner

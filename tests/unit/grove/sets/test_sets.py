@@ -46,12 +46,12 @@ def the_set(replicas: int = 1, **fields: Any) -> Raw:
 # expansion ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_set_makes_cliques_then_groups_then_gangs_then_autoscalers_then_services() -> None:
+def test_a_set_makes_cliques_then_groups_then_autoscalers_then_services_and_gangs_once_pods_exist() -> None:
     scaled = clique("a", spec={"autoScalingConfig": {"maxReplicas": 3}})
     grove = cluster(pod_clique_set(scaled, clique("b"), groups=[group("sg", "b")], replicas=2))
     own = [action.resource for action in grove.changes() if isinstance(action, Create)]
     order = [kind for kind in dict.fromkeys(own) if kind in KINDS]
-    assert order == [POD_CLIQUES, POD_CLIQUE_SCALING_GROUPS, POD_GANGS, AUTOSCALERS, SERVICES]
+    assert order == [POD_CLIQUES, POD_CLIQUE_SCALING_GROUPS, AUTOSCALERS, SERVICES, POD_GANGS]
 
 
 def test_a_set_that_is_as_wanted_is_left_alone() -> None:

@@ -22,7 +22,6 @@ from muster.api.resources import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
-    SECRETS,
     STATEFUL_SETS,
     Resource,
 )
@@ -33,14 +32,12 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, Raw
 from muster.kube.controller import orphan_collector
-from muster.kube.controller.action_writer import LARGEST_BATCH, ActionWriter, batches
 from muster.kube.controller.controller_runtime import ControllerRuntime
-from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.controller.status_queue import pruned
 from muster.kube.errors import ApiError, Unanswered
 from muster.workloads.operators.crds import operator_crds
 from muster.workloads.table import CONTROLLERS
-from muster.workloads.types import Children, Controller, Create, Reconciliation, Remove
+from muster.workloads.types import Children, Controller, Create, Reconciliation
 from tests.support.workload_objects import workload
 
 LONGEST_SECONDS = 20.0
@@ -261,17 +258,6 @@ async def test_many_children_are_reconciled_together() -> None:
     assert reconciliations[1] < 60
 
 
-def test_batches_start_small_and_double() -> None:
-    actions = [Create(PODS, {}) for _ in range(200)]
-    assert [len(batch) for batch in batches(actions)] == [1, 2, 4, 8, 16, 32, LARGEST_BATCH, LARGEST_BATCH, 9]
-
-
-def test_deletions_do_not_start_small() -> None:
-    """One that is refused says nothing about the others."""
-    actions = [Remove(PODS, "default", str(number), "") for number in range(70)]
-    assert [len(batch) for batch in batches(actions)] == [LARGEST_BATCH, 6]
-
-
 def test_a_status_is_equal_whatever_the_api_server_leaves_out() -> None:
     """An object of zeros is not the same as none: replica 0 may be the one that is chosen."""
     assert pruned({"replicas": 0, "conditions": [], "nested": {}, "ready": 1}) == {"ready": 1}
@@ -360,33 +346,6 @@ async def test_changes_of_what_is_costly_to_reconcile_are_reconciled_together() 
             await asyncio.sleep(0.002)
         seconds = time.monotonic() - began
     assert (reconciliations - before) * 0.01 < seconds / 2
-
-
-async def test_an_object_that_is_refused_holds_up_no_other() -> None:
-    """A name that is taken, or a quota: the rest of the run is sent, and what comes after it."""
-    cluster = MemoryCluster()
-    for name in ("a", "c"):
-        await cluster.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
-    metadata = {"namespace": "default", "ownerReferences": [owner]}
-    writer = ActionWriter(cluster, ObjectCache(time.monotonic, lambda *_: None), lambda: "")
-    actions = [Create(CONFIG_MAPS, {"metadata": {**metadata, "name": name}}) for name in "abcdef"]
-    failures = await writer.perform([*actions, Create(SECRETS, {"metadata": {**metadata, "name": "later"}})], 0)
-    assert [failure.action.object["metadata"]["name"] for failure in failures] == ["a", "c"]  # type: ignore[union-attr]
-    assert {raw["metadata"]["name"] for raw in cluster.store.list(CONFIG_MAPS).items} >= set("abcdef")
-    assert [raw["metadata"]["name"] for raw in cluster.store.list(SECRETS).items] == ["later"]
-
-
-async def test_where_all_are_refused_what_comes_after_waits() -> None:
-    cluster = MemoryCluster()
-    await cluster.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "default"}})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "u", "controller": True}
-    metadata = {"namespace": "default", "ownerReferences": [owner]}
-    writer = ActionWriter(cluster, ObjectCache(time.monotonic, lambda *_: None), lambda: "")
-    first = Create(CONFIG_MAPS, {"metadata": {**metadata, "name": "a"}})
-    failures = await writer.perform([first, Create(SECRETS, {"metadata": {**metadata, "name": "later"}})], 0)
-    assert len(failures) == 1
-    assert not cluster.store.list(SECRETS).items
 
 
 async def test_what_fails_again_and_again_waits_longer_whatever_it_says() -> None:
