@@ -46,10 +46,13 @@ class LeaderHealth:
         return LeaderProblem("WatchDead", f"the watch of {kind.plural} is dead: silent for {math.floor(lag)} s{why}")
 
     def _unseen_changes(self) -> LeaderProblem | None:
-        """A watch of pods that is reopened again and again, but does not show what this replica itself has changed."""
+        """A watch of pods that is reopened again and again, but does not show what this replica itself has changed.
+
+        Only cycles find out that a pod is shown, so a replica that does not lead may assume pods for ever.
+        """
         watched = self._scheduler.watched
         number, received_at = len(watched.assumed_pods), watched.health[PODS].received_at
-        if not self._own_changes.is_stuck(number > 0, received_at):
+        if not self._own_changes.is_stuck(self._scheduler.leadership.leading and number > 0, received_at):
             return None
         return LeaderProblem(
             "WatchDead",

@@ -102,7 +102,7 @@ def test_reasons_that_are_made_up_are_one_reason() -> None:
     assert read("muster_bind_failures_total", {"reason": OTHER_REASON}) == 1
 
 
-def test_a_cycle_costs_the_same_however_many_gangs_wait(monkeypatch: object) -> None:
+def test_a_cycle_costs_the_same_however_many_gangs_wait() -> None:
     """What is shown of gangs is made when it is scraped, once a plan: a cycle only passes the plan on."""
     metrics, made = Metrics(), hostile(0)
     metrics.cycle(made, 0.1)

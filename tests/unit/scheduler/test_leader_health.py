@@ -14,6 +14,7 @@ from muster.config.settings import Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cache.reflector import ReflectorHealth
 from muster.kube.errors import ApiError
+from muster.kube.leadership import AlwaysLeading
 from muster.observability.metrics import Metrics
 from muster.scheduler.apply import pod_api
 from muster.scheduler.leader_election import Leader, LeaderProblem, LeaseSettings
@@ -181,7 +182,7 @@ class Clocked:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.settings = SETTINGS
+        self.settings, self.leadership = SETTINGS, AlwaysLeading()
         self.began: float | None = None
         self.results = self.settled_writes = (0, 0)
         self.watched: Any = self
@@ -239,6 +240,14 @@ def test_a_watch_that_opens_but_does_not_show_own_writes_is_dead() -> None:
     )
     clocked.health[PODS].received()
     assert health.poll() is None
+    for each in clocked.health.values():
+        each.received()
+    clocked.leadership.leading = False
+    for moment in (110, 160, 215, 260):
+        clocked.seconds = moment
+        for each in clocked.health.values():
+            each.opened()
+        assert health.poll() is None, "a standby may assume pods for ever: it makes no cycles"
 
 
 def test_a_cycle_and_writes_have_limits_of_their_own() -> None:
