@@ -7,10 +7,12 @@ has as many requests in flight as a scheduler, and nothing to wait for but answe
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
 from bench.cluster import AT_ONCE, NAMESPACE, each, node_name
+from bench.cpu import cpu_seconds
 from muster.api.names import GANG_GATE, PART_OF, SET_REPLICA
 from muster.api.resources import POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS, SERVICES, Resource
 from muster.grove.table import GROVE
@@ -23,11 +25,24 @@ ASSIGNED = ("uid", "creationTimestamp", "generation", "resourceVersion")  # by a
 NOT_FOUND = 404
 
 
+Moment = tuple[float, float]  # on the clock, and of CPU
+
+
+def now() -> Moment:
+    return time.monotonic(), cpu_seconds()
+
+
+def passed(began: Moment, ended: Moment) -> Moment:
+    return ended[0] - began[0], ended[1] - began[1]
+
+
 class BareFigures(Struct, frozen=True):
-    """Seconds until all is created and bound, and until all pods are deleted."""
+    """Seconds until all is created and bound, and until all pods are deleted; and of CPU."""
 
     bound: float
     deleted: float
+    bound_cpu: float
+    deleted_cpu: float
 
 
 class BareClient:
@@ -42,15 +57,15 @@ class BareClient:
 
     async def measure(self) -> BareFigures:
         """Everything from the first creation to the last deletion; what is no pod goes uncounted."""
-        began = time.monotonic()
+        times = [now()]
         await self._create(POD_CLIQUE_SETS, self._pcs)
         await each(self._make, range(len(self._replicas)), AT_ONCE)
-        bound = time.monotonic() - began
-        began = time.monotonic()
+        times.append(now())
         await each(self._delete_pod, self._pods, AT_ONCE)
-        deleted = time.monotonic() - began
+        times.append(now())
         await self._clean()
-        return BareFigures(bound, deleted)
+        (bound, bound_cpu), (deleted, deleted_cpu) = (passed(*pair) for pair in pairwise(times))
+        return BareFigures(bound, deleted, bound_cpu, deleted_cpu)
 
     async def _make(self, i: int) -> None:
         pods = []

@@ -4,7 +4,7 @@ Rule: arguments are checked first, and a wrong type is an InputError that says w
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -26,6 +26,8 @@ from muster.planning.policy import Policy
 from muster.planning.supposed_workloads import suppose_workloads
 from muster.planning.whatif import Hypothesis, HypotheticalObjects, apply_hypothesis
 from muster.reporting import grouping, plan_diff, plans, text, whatif
+from muster.reporting.grove import set_reports, set_views
+from muster.reporting.grove.set_names import parse_set_name
 from muster.validation.check import check
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
@@ -77,6 +79,17 @@ class Plan(Struct, frozen=True, eq=False):
     def verdict(self, key: str) -> str:
         """Of one gang, by `namespace/name`."""
         return self.decided.verdict(key)
+
+    def set_situation(self, schedulers: Sequence[str]) -> set_reports.SetSituation:
+        """What is to be said about PodCliqueSets; sets whose pods name none of these schedulers say so."""
+        return set_reports.SetSituation(
+            parts=self.grouped.parts,
+            pods=self.grouped.objects.pods,
+            gangs={gang.gang.key: gang for gang in self.decided.gangs},
+            scaled=dict(self.scaled),
+            is_planned=True,
+            schedulers=schedulers,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """What `plan -o json` prints."""
@@ -214,9 +227,15 @@ def plan(
 
 
 def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:
-    """Why a gang waits, or where it is placed, and what would help. KeyError: there is no such gang."""
+    """Why a gang waits, or where it is placed, and what would help. KeyError: there is no such gang.
+
+    `pcs/NAMESPACE/NAME` is a PodCliqueSet with all of its gangs. InputError: there is no such set.
+    """
     _must_be("explain", key, str, "the key of a gang, `namespace/name`")
     decided = plan(given, policy, now)
+    if (named := parse_set_name(key)) is not None:
+        situation = decided.set_situation(_policy("explain", policy).scheduler_names)
+        return text.plain(set_views.draw_set(set_reports.report_set(situation, *named)))
     return text.plain(plans.gang_lines(decided.decided.gang(key), decided.scaled.get(key)))
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from muster.api.fields import integer
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS
+from muster.grove.cliques.failed_pods import LONGEST_SECONDS
 from tests.support.grove import GroveCluster, clique, group, pod_clique_set
 
 HOURS = 3600.0
@@ -67,8 +68,9 @@ def settle_down(grove: GroveCluster) -> None:
     for _ in range(60):
         before = grove.pods()
         grove.run_pods()
-        grove.advance(1)
-        if grove.pods() == before and not grove.gated():
+        has_failed = any(raw["status"]["phase"] == "Failed" for raw in grove.every(PODS))
+        grove.advance(LONGEST_SECONDS if has_failed else 1)
+        if grove.pods() == before and not grove.gated() and not has_failed:
             return
     raise AssertionError("the set does not settle")
 

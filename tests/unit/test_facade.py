@@ -58,3 +58,12 @@ def test_what_is_right_is_not_refused(tmp_path: Path) -> None:
     assert muster.what_if(loaded, drain="n", set=None).changes
     raws: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}]
     assert muster.objects(raw for raw in raws).nodes == loaded.nodes
+
+
+def test_a_pod_clique_set_is_explained_by_its_name() -> None:
+    objects = api.load("examples/cluster", "examples/grove/topology.yaml")
+    words = api.explain(objects, "pcs/inference/packed")
+    assert words.startswith("inference/packed  PodCliqueSet")
+    assert "packed-0-prefill-0" in words
+    with pytest.raises(InputError, match="nowhere"):
+        api.explain(objects, "pcs/inference/nowhere")

@@ -64,6 +64,7 @@ GENERATION_HASH: Final = "grove.io/podcliqueset-generation-hash"  # on PodClique
 TOPOLOGY_NAME: Final = "grove.io/topology-name"  # annotation, on PodGangs
 GANG_GATE: Final = "grove.io/podgang-pending-creation"  # scheduling gate
 WAITS_FOR: Final = "muster.dev/waits-for"  # annotation, on pods that this gate holds: why, in one sentence
+FAILURES = "muster.dev/failures"  # annotation of a pod: how many pods in its place failed before it
 PINNED_BY: Final = "muster.dev/pinned-by"  # annotation, on pods: node labels that muster added to their node selector
 BRIDGED: Final = "muster.dev/podgang"  # annotation, on PodGroups that muster made of a PodGang: "true"
 STARTUP: Final = "muster.dev/startup"  # annotation, on pods that start after other cliques: what for, then `start`

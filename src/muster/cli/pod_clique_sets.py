@@ -4,29 +4,19 @@ import os
 from datetime import UTC, datetime
 
 from muster import facade
-from muster.api.names import DEFAULT_NAMESPACE
 from muster.cli import inputs, printing
 from muster.config.settings import Config
 from muster.errors import InputError
 from muster.grouping.manifests.types import GroupedObjects
 from muster.model.snapshot import take
 from muster.planning.decision import GangPlan
-from muster.planning.grove.scaled_gangs import ScaledGang
 from muster.reporting.grove import set_reports, set_views
-
-WORDS = ("pcs", "podcliqueset", "podcliquesets")  # as kubectl takes them
-SetName = tuple[str, str]  # namespace and name
+from muster.reporting.grove.set_names import SetName, parse_set_name
 
 
 def parse(word: str) -> SetName | None:
     """The set that an argument names; None: it names something else. InputError: it is incomplete."""
-    kind, _, rest = word.partition("/")
-    if kind.lower() not in WORDS or not rest or os.path.lexists(word):
-        return None
-    namespace, _, name = rest.rpartition("/")
-    if not name or "/" in namespace:
-        raise InputError(f"`{word[:80]}` does not name a PodCliqueSet", hint="say `pcs/NAMESPACE/NAME`")
-    return namespace or DEFAULT_NAMESPACE, name
+    return None if os.path.lexists(word) else parse_set_name(word)
 
 
 def split(arguments: tuple[str, ...]) -> tuple[SetName | None, tuple[str, ...]]:
@@ -58,21 +48,7 @@ def show_explanation(named: SetName, files: tuple[str, ...], form: str, config: 
     grouped = _load(files, config, most_mib)
     policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names)
     plan = facade.plan(grouped.objects, policy, grouping=inputs.grouping_settings(config))
-    gangs = {gang.gang.key: gang for gang in plan.decided.gangs}
-    scaled: dict[str, ScaledGang] = dict(plan.scaled)
-    return _show(
-        named,
-        form,
-        set_reports.SetSituation(
-            parts=grouped.parts,
-            pods=grouped.objects.pods,
-            gangs=gangs,
-            scaled=scaled,
-            is_planned=True,
-            schedulers=policy.scheduler_names,
-        ),
-        "SetExplanation",
-    )
+    return _show(named, form, plan.set_situation(policy.scheduler_names), "SetExplanation")
 
 
 def _load(files: tuple[str, ...], config: Config, most_mib: int) -> GroupedObjects:

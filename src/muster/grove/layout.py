@@ -85,10 +85,11 @@ class ReplicaLayout(Struct, frozen=True):
 
 
 class SetLayout(Struct, frozen=True):
-    """All replicas of a set."""
+    """All replicas of a set, as far as there is room for their cliques."""
 
     name: str
     replicas: tuple[ReplicaLayout, ...]
+    unscaled: tuple[int, ...] = ()  # indexes of replicas whose scaled gangs are left out: the set would be too large
 
 
 def lay_out(pcs: PodCliqueSet, group_replicas: Mapping[str, int]) -> SetLayout:
@@ -97,18 +98,19 @@ def lay_out(pcs: PodCliqueSet, group_replicas: Mapping[str, int]) -> SetLayout:
     `group_replicas`: the live replicas of PodCliqueScalingGroups by name; one that is not there begins as its template.
     """
     required = scaled = MOST_CLIQUES
-    replicas = []
+    replicas, unscaled = [], []
     for index in range(min(max(0, pcs.spec.replicas), MOST_CLIQUES)):
         above = _scaled_cliques(pcs, index, group_replicas)
         replica = lay_out_replica(
             pcs, index, group_replicas if above <= scaled else _at_minimum(pcs, index, group_replicas)
         )
-        scaled -= above if above <= scaled else 0
         required -= len(replica.gangs[0].cliques)
         if required < 0:
             break
         replicas.append(replica)
-    return SetLayout(pcs.metadata.name, tuple(replicas))
+        unscaled += [index] if above > scaled else []
+        scaled -= above if above <= scaled else 0
+    return SetLayout(pcs.metadata.name, tuple(replicas), tuple(unscaled))
 
 
 def _scaled_cliques(pcs: PodCliqueSet, index: int, live: Mapping[str, int]) -> int:

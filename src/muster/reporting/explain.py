@@ -95,9 +95,14 @@ def reasons(plan: GangPlan) -> list[dict[str, Any]]:
 
 
 def is_worth_an_event(refusal: Refusal) -> bool:
-    """Not how many more extras wait, and not that an optional SubGroup was never created: nothing of it waits."""
+    """Not how many more extras wait, and not that an optional SubGroup was never created: nothing of it waits.
+
+    Nor that pods are behind gates: who gated them holds them up, and says why; nothing is wrong with the gang.
+    """
     match refusal:
         case MoreExtrasWait():
+            return False
+        case NotEnoughPods(shortages=shortages) if shortages and all(map(_is_only_gated, shortages)):
             return False
         case NotEnoughPods(extra=ExtraPart()):
             first = next(iter(refusal.shortages), None)
@@ -186,6 +191,11 @@ def _existing_of_minimum(shortage: Shortage) -> str:
     of = f" of `{shortage.group}`" if shortage.group else ""
     verb = "exists" if shortage.need == 1 else "exist"
     return f"{shortage.exist} of {many(shortage.need, 'pod')}{of} {verb}"
+
+
+def _is_only_gated(shortage: Shortage) -> bool:
+    """Whether enough pods would exist without gates."""
+    return shortage.exist + shortage.gated >= shortage.need
 
 
 def _not_counted(shortage: Shortage) -> list[str]:

@@ -1,7 +1,8 @@
 """PodCliques: as many pods as `spec.replicas` says, each with an index; replaced when they fail or get old.
 
-Rule 1: a pod is made behind the gate of its gang; `gangs` lifts it. Rule 2: without its set a clique makes no pods: the
-set is being deleted, or not known yet. Rule 3: a clique looks at its own pods, and at the status of other cliques.
+Rule 1: a pod is made behind the gate of its gang; `gangs` lifts it. One that failed is replaced by `failed_pods`.
+Rule 2: without its set a clique makes no pods: the set is being deleted, or not known yet. Rule 3: a clique looks at
+its own pods, and at the status of other cliques.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.cliques.clique_pods import CliquePod, CliquePods, free_indexes, read_pods
 from muster.grove.cliques.clique_rollout import roll_out
 from muster.grove.cliques.clique_status import clique_status
+from muster.grove.cliques.failed_pods import FailedPods, index_of, judge_failed
 from muster.grove.cliques.pod_specs import CliqueSettings, pod_template
 from muster.grove.cliques.scale_in import scale_in_order
 from muster.grove.events import scale_events
@@ -35,13 +37,15 @@ def reconcile(clique: Raw, children: Children, now: datetime, settings: CliqueSe
     status = clique_status(clique, pods, rollout, now)
     if is_terminating(clique):
         return Reconciliation((), status)
-    actions = _actions(clique, pods, rollout.removed, pcs, children, settings)
-    return replace(bounded(actions, len(owned), status), events=tuple(scale_events(clique)))
+    failed = judge_failed(clique, pods.failed, now)
+    actions = _actions(clique, pods, failed, rollout.removed, pcs, children, settings)
+    return replace(bounded(actions, len(owned), status, failed.seconds), events=tuple(scale_events(clique)))
 
 
 def _actions(
     clique: Raw,
     pods: CliquePods,
+    failed: FailedPods,
     outdated: tuple[CliquePod, ...],
     pcs: Raw | None,
     children: Children,
@@ -51,11 +55,14 @@ def _actions(
     left = [pod for pod in pods.live if pod.name not in removed]
     missing = integer(clique, "spec.replicas", 1) - len(left)
     surplus = scale_in_order(left)[:-missing] if missing < 0 else []
-    yield from (removal(PODS, pod) for pod in pods.failed)
+    waiting = failed.waiting[: max(0, missing)]
+    yield from (removal(PODS, pod) for pod in (*failed.due, *failed.waiting[len(waiting) :]))
     yield from (removal(PODS, pod.raw) for pod in (*outdated, *surplus))
-    if missing > 0 and _may_create(clique, pcs):
+    if missing > len(waiting) and _may_create(clique, pcs):
         template = pod_template(clique, pcs, settings)
-        yield from (Create(PODS, template.pod(index)) for index in free_indexes(left, missing))
+        taken = [*(pod.index for pod in left), *map(index_of, waiting)]
+        indexes = free_indexes(taken, missing - len(waiting))
+        yield from (Create(PODS, template.pod(index, failed.failures.get(index, 0))) for index in indexes)
     yield from release_pods(clique, left, pcs, children)
 
 

@@ -99,7 +99,7 @@ def _is_broken(pod: Raw) -> bool:
     return any(integer(container, "lastState.terminated.exitCode") for container in every)
 
 
-def free_indexes(pods: Iterable[CliquePod], wanted: int) -> Iterator[int]:
-    """The lowest indexes that none of these pods has."""
-    taken: Collection[int] = {pod.index for pod in pods if pod.index is not None}
-    return islice((index for index in count() if index not in taken), wanted)
+def free_indexes(taken: Iterable[int | None], wanted: int) -> Iterator[int]:
+    """The lowest indexes that no pod has. `taken`: the indexes of pods."""
+    held: Collection[int | None] = {*taken}
+    return islice((index for index in count() if index not in held), wanted)

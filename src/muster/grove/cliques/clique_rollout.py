@@ -118,5 +118,5 @@ def _select(progress: Raw, pods: CliquePods, pod: CliquePod, replicas: int) -> R
 
 def _index_after(pods: CliquePods, pod: CliquePod, replicas: int) -> int:
     """The index of the pod in place of this one: the lowest that is free then, after pods that are missing already."""
-    missing = [*free_indexes(pods.live, replicas - len(pods.live) + 1)]
+    missing = [*free_indexes((one.index for one in pods.live), replicas - len(pods.live) + 1)]
     return missing[-1] if pod.index is None else min(missing[-1], pod.index)

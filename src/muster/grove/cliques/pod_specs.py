@@ -36,13 +36,15 @@ class CliquePodTemplate(Struct, frozen=True):
     metadata: Raw
     spec: Raw
 
-    def pod(self, index: int) -> Raw:
-        """The pod with this index; the API server completes its name."""
+    def pod(self, index: int, failures: int = 0) -> Raw:
+        """The pod with this index, in place of so many that failed; the API server completes its name."""
         labels = {**self.metadata["labels"], names.POD_INDEX: str(index)}
+        notes = self.metadata["annotations"]
+        notes = {**notes, names.FAILURES: str(failures)} if failures else notes
         return {
             "apiVersion": PODS.api_version,
             "kind": PODS.kind,
-            "metadata": {**self.metadata, "labels": labels},
+            "metadata": {**self.metadata, "labels": labels, "annotations": notes},
             "spec": {**self.spec, "hostname": pod_hostname(self.clique, index)},
         }
 

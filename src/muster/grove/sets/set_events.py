@@ -9,6 +9,7 @@ from muster.api.fields import integer, items, mapping, text
 from muster.grove.events import termination_event
 from muster.grove.health import FALSE
 from muster.grove.sets.set_rollout import SetRollout
+from muster.grove.sets.set_status import TOO_MANY, too_many_condition
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import LEVELS_UNAVAILABLE, levels_condition
 from muster.workloads.conditions import find_condition
@@ -23,6 +24,9 @@ def set_events(view: SetView, rollout: SetRollout, terminated: Collection[int]) 
     yield from termination_event(REPLICA_TERMINATED, terminated)
     yield from _update_events(view, rollout)
     yield from _topology_events(view)
+    condition = too_many_condition(view)
+    if condition is not None and find_condition(view.raw, TOO_MANY) is None:
+        yield OwnerEvent(TOO_MANY, condition.message)
 
 
 def _update_events(view: SetView, rollout: SetRollout) -> Iterator[OwnerEvent]:

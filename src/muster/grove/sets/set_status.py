@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from muster.api.fields import at, integer, items, text
-from muster.grove.health import with_conditions
+from muster.api.fields import at, integer, text
+from muster.api.grove.pod_clique import MOST_CLIQUES
+from muster.grove.health import TRUE, HealthCondition, with_conditions
 from muster.grove.naming import selector, set_labels
 from muster.grove.sets.set_rollout import SetRollout
 from muster.grove.sets.set_view import SetView
@@ -13,6 +14,7 @@ from muster.workloads.conditions import find_condition, without_condition
 from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
 
+TOO_MANY = "TooManyPodCliques"  # condition
 MOST_SUMMARIES = 500  # gangs: an object has a limit in size, and each change of it is sent to every watcher
 MOST_DETAILED = 50  # gangs that the status says more of than their phase
 MOST_CHARACTERS = 200  # of a message; the PodGang itself has all of it
@@ -36,9 +38,27 @@ def set_status(view: SetView, rollout: SetRollout, gangs: Sequence[Raw], now: da
 
 
 def _conditions(view: SetView, now: datetime) -> list[Raw]:
-    if view.topology is None:
-        return without_condition(items(view.raw, "status.conditions"), LEVELS_UNAVAILABLE)
-    return with_conditions(view.raw, (levels_condition(view.topology),), now)
+    current = {
+        LEVELS_UNAVAILABLE: levels_condition(view.topology) if view.topology is not None else None,
+        TOO_MANY: too_many_condition(view),
+    }
+    conditions = with_conditions(view.raw, [condition for condition in current.values() if condition], now)
+    for kind in (kind for kind, condition in current.items() if condition is None):
+        conditions = without_condition(conditions, kind)
+    return conditions
+
+
+def too_many_condition(view: SetView) -> HealthCondition | None:
+    """That scaled gangs are left out, as the set would have too many cliques; None: none is."""
+    left = len(view.unscaled)
+    if not left:
+        return None
+    message = (
+        f"scaling groups of {left} replicas, from replica {view.unscaled[0]} on, are scaled beyond the {MOST_CLIQUES} "
+        "PodCliques of one set: what is above their minAvailable gets no PodGang and stays gated; scale them in, or "
+        "use several sets"
+    )
+    return HealthCondition(TOO_MANY, TRUE, "ScaledBeyondLimit", message)
 
 
 def gang_summaries(gangs: Sequence[Raw]) -> list[Raw]:

@@ -47,6 +47,7 @@ class SetView(Struct, frozen=True):
     groups: Mapping[str, Raw]
     members: Mapping[str, Raw]  # cliques of groups, by name
     replicas: tuple[SetReplicaView, ...]
+    unscaled: tuple[int, ...] = ()  # indexes of replicas whose scaled gangs are left out
 
     def clique(self, name: str) -> Raw | None:
         """A clique of the set, standalone or not; None: it does not exist."""
@@ -69,6 +70,7 @@ def view_set(raw: Raw, own: Mapping[Resource, Mapping[str, Raw]], children: Chil
         groups=groups,
         members=members,
         replicas=tuple(_replica(replica, hashes, cliques, groups) for replica in layout.replicas),
+        unscaled=layout.unscaled,
     )
 
 

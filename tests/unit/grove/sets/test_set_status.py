@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+import pytest
+
 from muster.api.fields import integer
 from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_GANGS
+from muster.grove import layout
 from muster.grove.last_errors import with_last_error
-from muster.grove.sets.set_status import MOST_DETAILED, MOST_SUMMARIES, gang_summaries
+from muster.grove.sets.set_status import MOST_DETAILED, MOST_SUMMARIES, TOO_MANY, gang_summaries
 from muster.workloads.types import Raw
 from tests.support.grove import START, STRUCTURE, GroveCluster, clique, group, pod_clique_set
 
@@ -233,3 +236,16 @@ def test_a_group_of_the_set_says_how_its_replicas_fare() -> None:
     grove.report("w-0-sg-0-b", scheduled=1, ready=0)
     status = grove.status(POD_CLIQUE_SCALING_GROUPS, "w-0-sg")
     assert (status["replicas"], status["scheduledReplicas"], status["availableReplicas"]) == (2, 1, 0)
+
+
+def test_a_set_that_is_scaled_beyond_its_limit_says_which_gangs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their pods are gated for ever otherwise, without a word."""
+    monkeypatch.setattr(layout, "MOST_CLIQUES", 6)
+    grove = cluster(the_set())
+    assert grove.condition(POD_CLIQUE_SETS, "w", TOO_MANY) == ("", "")
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, "w-1-sg", 9)
+    assert grove.condition(POD_CLIQUE_SETS, "w", TOO_MANY) == ("True", "ScaledBeyondLimit")
+    assert [event.reason for name, event in grove.events if name == "w"].count(TOO_MANY) == 1
+    assert grove.names(POD_GANGS) == ["w-0", "w-0-sg-0", "w-1"]
+    grove.scale(POD_CLIQUE_SCALING_GROUPS, "w-1-sg", 2)
+    assert grove.condition(POD_CLIQUE_SETS, "w", TOO_MANY) == ("", "")
