@@ -93,18 +93,20 @@ class Response(NamedTuple):
 
 
 async def ask(
-    apiserver: ApiServer, method: str, path: str, raw: Any = None, media: str = "application/json"
+    apiserver: ApiServer, method: str, path: str, raw: Any = None, media: str = "application/json", user: str = ""
 ) -> Response:
-    """As the administrator; beside the loop, in which the webhook may run."""
-    return await asyncio.to_thread(_ask, apiserver, method, path, raw, media)
+    """As the administrator, or as a user with all rights; beside the loop, in which the webhook may run."""
+    return await asyncio.to_thread(_ask, apiserver, method, path, raw, media, user)
 
 
-def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> Response:
+def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str, user: str) -> Response:
     trust = ssl.create_default_context(cafile=str(apiserver.folder / "ca.crt"))
     connection = http.client.HTTPSConnection("127.0.0.1", apiserver.port, context=trust, timeout=30)
     try:
         body = None if raw is None else msgspec.json.encode(raw)
-        connection.request(method, path, body, {"Authorization": f"Bearer {ADMIN}", "Content-Type": media})
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": media}
+        headers |= {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         warnings = [_text(warning) for warning in answer.headers.get_all("Warning") or ()]
         return Response(answer.status, warnings, msgspec.json.decode(answer.read()))

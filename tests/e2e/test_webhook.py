@@ -21,7 +21,7 @@ from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, issue
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import FILES, build_source
-from tests.e2e.installed import Response, ask, free_port, gone, put, registered, until
+from tests.e2e.installed import HOME, Response, ask, free_port, gone, put, registered, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import group, podgroup
@@ -36,6 +36,7 @@ INVALID = podgroup(
     group("idle"),
     namespace="webhook",
 )
+ACCOUNT = f"system:serviceaccount:{HOME}:muster"
 SETTINGS = Webhook(host="127.0.0.1", timeout_seconds=10)
 Now = Callable[[], datetime]
 
@@ -371,6 +372,31 @@ async def test_what_the_user_brings_is_shown_and_trusted(
 
 
 # failing --------------------------------------------------------------------------------------------------------------
+
+
+async def test_writes_of_muster_itself_ask_no_webhook_and_those_of_others_fail_closed(
+    apiserver: ApiServer, cluster: Cluster
+) -> None:
+    """S2: notes and statuses are written while no webhook answers; nobody else passes, of a similar name either."""
+    assert (await ask(apiserver, "POST", PATH, GOOD)).status == 201, "no webhook is called yet"
+    note = {"metadata": {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2026-01-01T00:00:00Z"}}}
+    merge = "application/merge-patch+json"
+    async with registered(cluster, free_port(), converting=True):
+
+        async def patch(path: str, raw: Raw, user: str = "") -> Response:
+            return await ask(apiserver, "PATCH", f"{PATH}/{path}", raw, merge, user)
+
+        async def is_closed() -> bool:
+            reply = await patch("gang?dryRun=All", note)
+            return reply.status == 500 and 'failed calling webhook "convert.muster.dev"' in reply.message
+
+        await until(is_closed)
+        for user in ("", f"{ACCOUNT}-2", "system:serviceaccount:webhook:muster", "muster"):
+            assert (await patch("gang", note, user)).status == 500, user
+        assert (await patch("gang", note, ACCOUNT)).status == 200
+        assert (await patch("gang/status", {"status": {"phase": "Running"}}, ACCOUNT)).status == 200
+        created = podgroup(namespace="webhook") | {"metadata": {"name": "made-by-muster", "namespace": "webhook"}}
+        assert (await ask(apiserver, "POST", f"{PATH}?dryRun=All", created, user=ACCOUNT)).status == 201
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])

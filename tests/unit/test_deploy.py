@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ NAMESPACE = "muster-system"
 VALUES: Raw = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 ABOUT: Raw = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
 PLAIN = {  # template -> plain manifest
+    "namespace.yaml": "00-namespace.yaml",
     "rbac.yaml": "20-rbac.yaml",
     "config.yaml": "30-config.yaml",
     "service.yaml": "40-service.yaml",
@@ -57,6 +59,7 @@ PLAIN = {  # template -> plain manifest
     "grafanadashboard.yaml": "optional/grafana-dashboard.yaml",
 }
 OPTIONS: dict[str, Raw] = {
+    "namespace.yaml": {"namespace.create": True},
     "conversion.yaml": {"config.webhook.convertOlderDialects": True},
     "grouping.yaml": {"config.webhook.groupPods": True},
     "priorityclasses.yaml": {"priorityClasses.create": True},
@@ -122,10 +125,10 @@ def test_the_manifests_are_the_chart_written_out(name: str) -> None:
 
 
 def test_every_template_has_its_manifest() -> None:
-    """And no manifest stands alone, but for the namespace, the CRDs, and a Queue that needs muster to run already."""
+    """And no manifest stands alone, but for the CRDs and a Queue that needs muster to run already."""
     assert {path.name for path in (CHART / "templates").iterdir()} == {*PLAIN, "NOTES.txt"}
     names = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
-    alone = {"00-namespace.yaml", "10-crds.yaml", "15-grove-crds.yaml", "optional/default-queue.yaml"}
+    alone = {"10-crds.yaml", "15-grove-crds.yaml", "optional/default-queue.yaml"}
     assert names == {*alone, *PLAIN.values()}
 
 
@@ -367,7 +370,7 @@ def test_helm_finds_nothing_to_complain_about() -> None:
 def test_helm_gives_the_manifests(optional: bool) -> None:
     """Object by object; options change the configuration, and so the stamp on the pods, and nothing else."""
     options = EVERY_OPTION if optional else []
-    kept = [path for path in PLAIN.values() if optional or not path.startswith("optional/")]
+    kept = [path for name, path in PLAIN.items() if optional or name not in OPTIONS]
     wanted = {
         (raw["kind"], raw["metadata"]["name"]): raw
         for path in kept
@@ -553,7 +556,8 @@ def test_the_pods_are_modest() -> None:
     mounts = {mount["name"] for mount in main["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    assert named("Namespace", NAMESPACE)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    labels = named("Namespace", NAMESPACE)["metadata"]["labels"]
+    assert [labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")] == ["restricted"] * 3
 
 
 def test_some_replica_answers_while_pods_come_and_go() -> None:
@@ -585,7 +589,7 @@ def test_no_priority_needs_no_quota() -> None:
 def test_writes_of_muster_itself_skip_the_webhook() -> None:
     """S2: what it notes on PodGroups must not depend on its webhook being reachable."""
     account = named("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
-    for kind, name in (("Validating", "muster"), ("Validating", "muster-grove"), ("Mutating", "muster-grove")):
+    for kind, name in product(("Validating", "Mutating"), ("muster", "muster-grove")):
         (hook,) = named(f"{kind}WebhookConfiguration", name)["webhooks"]
         (condition,) = hook["matchConditions"]
         assert condition["expression"] == f'request.userInfo.username != "system:serviceaccount:{NAMESPACE}:{account}"'

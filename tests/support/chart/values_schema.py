@@ -45,6 +45,7 @@ _TYPES = {bool: "boolean", int: "integer", str: "string"}
 _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 _OWN: Raw = {  # of the chart alone
     "name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63 - len("-webhook")},
+    "namespace": _whole(create={"type": "boolean"}),
     "image": _whole(
         repository={"type": "string", "minLength": 1},
         tag={"type": "string"},
