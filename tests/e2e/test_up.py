@@ -164,6 +164,23 @@ def test_a_file_that_muster_did_not_write_is_left_alone(tmp_path: Path, wrong: l
     assert path.read_text() == "mine"
 
 
+def test_what_a_killed_cluster_leaves_behind_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder holds the key of its certificate."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    with up(tmp_path, "--nodes", "1", code=-signal.SIGKILL) as (_, process):
+        (folder,) = (tmp_path / "tmp").iterdir()
+        process.kill()
+        process.wait()
+    assert folder.exists()
+    with up(tmp_path, "--nodes", "1", name="next"):
+        assert not folder.exists()
+        assert len(list((tmp_path / "tmp").iterdir())) == 1
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_second_cluster_does_not_take_over_the_file_of_the_first(cluster: Path, tmp_path: Path) -> None:
     before = cluster.read_bytes()
     result = run("up", "--nodes", "1", "--kubeconfig", str(cluster), cwd=tmp_path)

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -16,6 +15,7 @@ from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, now, server_context
 from muster.errors import InputError
+from muster.kube.temporary_folder import temporary_folder
 from muster.observability.asgi_server import AsgiServer, listen
 from muster.observability.connection_table import ConnectionLimits
 
@@ -53,13 +53,13 @@ async def serve(
     token = token or secrets.token_urlsafe(32)
     certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
     with (
-        tempfile.TemporaryDirectory(prefix="muster-") as folder,
+        temporary_folder() as folder,
         listen(host, port, OTHER_PORT if port else OTHER_HOST) as listener,
     ):
         address = _address(host, listener.getsockname()[1])
-        path = kubeconfig_path or Path(folder) / "kubeconfig"
+        path = kubeconfig_path or folder / "kubeconfig"
         context = server_context(memory.store, token, clock, schedulers)
-        ssl_context = tls.server_context(certificates, Path(folder))
+        ssl_context = tls.server_context(certificates, folder)
         server = AsgiServer(application(context), LIMITS, ssl_context)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:

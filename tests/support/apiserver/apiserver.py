@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -22,6 +21,7 @@ import msgspec
 import pytest
 import yaml
 
+from muster.kube.temporary_folder import HeldFolder
 from muster.validation.crds import crds
 from tests.support.apiserver import envtest
 from tests.support.apiserver.envtest_certificates import certificates
@@ -43,9 +43,10 @@ CONFLICT = 409
 class ApiServer:
     """Two processes, a folder, and how to reach them."""
 
-    def __init__(self, folder: Path, programs: dict[str, Path], flags: Sequence[str] = ()) -> None:
+    def __init__(self, programs: dict[str, Path], flags: Sequence[str] = ()) -> None:
         """`flags`: more of them, of kube-apiserver."""
-        self.folder, self.programs = folder, programs
+        self._held = HeldFolder("muster-apiserver-held-")
+        self.folder, self.programs = self._held.path, programs
         self.etcd_port, self.port = _free_port(), _free_port()
         self.url, self.etcd_url = f"https://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.etcd_port}"
         self._running: list[ServerProcess] = []
@@ -98,9 +99,10 @@ class ApiServer:
     def clean(self, keep_logs: bool) -> None:
         """Nothing is left but the logs, where they are of use."""
         if not keep_logs:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._held.remove()
             return
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+        self._held.let_go()
         sys.stderr.write(f"\nlogs of the API server: {self.folder}\n")
 
     def request(
@@ -232,7 +234,7 @@ def started(
 ) -> ApiServer:
     """With these CRDs, or all of ours. Another process may take a free port; then the server starts once more."""
     while True:
-        server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs, flags)
+        server = ApiServer(programs, flags)
         tries -= 1
         try:
             server.start(crds() if definitions is None else definitions)

@@ -6,7 +6,6 @@ when a certificate is refused. Certificate files are compared after every failed
 
 import asyncio
 import ssl
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from muster.errors import InputError
+from muster.kube.temporary_folder import temporary_folder
 
 RENEW_BEFORE = timedelta(seconds=60)  # before a token expires
 TOKEN_FILE_SECONDS = 60.0  # how old a token from a file may get; the kubelet renews it long before it expires
@@ -166,10 +166,11 @@ def _as_file(pem: Pem) -> Iterator[str]:
     if isinstance(pem, str):
         yield pem
         return
-    with tempfile.NamedTemporaryFile(prefix="muster-") as file:
-        file.write(pem)
-        file.flush()
-        yield file.name
+    with temporary_folder() as folder:
+        path = folder / "pem"
+        path.touch(mode=0o600)
+        path.write_bytes(pem)
+        yield str(path)
 
 
 def _name(pem: Pem) -> str:

@@ -8,10 +8,8 @@ log or an error.
 import asyncio
 import base64
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 from cryptography import x509
 
@@ -20,6 +18,7 @@ from muster.config.settings import Webhook
 from muster.errors import MusterError
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
+from muster.kube.temporary_folder import temporary_folder
 from muster.observability.logging import logger
 from muster.webhook.certificates.certificate_bundle import (
     Bundle,
@@ -100,8 +99,8 @@ def _plain_context() -> ssl.SSLContext:
 def _context(bundle: Bundle) -> ssl.SSLContext:
     """A context with this certificate. Python reads keys from files only: a private temporary folder holds them."""
     context = _plain_context()
-    with tempfile.TemporaryDirectory(prefix="muster-") as folder:
-        chain = Path(folder) / "chain.pem"
+    with temporary_folder() as folder:
+        chain = folder / "chain.pem"
         chain.touch(mode=0o600)
         chain.write_bytes(bundle.key.rstrip() + b"\n" + bundle.certificate)
         try:

@@ -160,7 +160,7 @@ def test_a_key_as_data_is_in_a_private_file_and_only_while_it_is_loaded(
     data = {"client-certificate-data": encoded(tls / "admin.crt"), "client-key-data": encoded(tls / "admin.key")}
     load(tmp_path, data).build_tls_context()
     assert [mode for _, mode in files] == [0o600, 0o600]
-    assert all(Path(file).parent == tmp_path / "tmp" for file, _ in files)
+    assert all(Path(file).parent.parent == tmp_path / "tmp" for file, _ in files)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
