@@ -82,6 +82,21 @@ def encode(value: Any) -> Any:
             return msgspec.to_builtins(value)
 
 
+def known_fields(raw: Any, kind: Any) -> Any:
+    """The plain value without what `decode` would not read; the rest as it is, also where it does not fit."""
+    kind = _bare(kind)
+    match raw:
+        case dict() if isinstance(kind, type) and issubclass(kind, Wire):
+            stated = ((field.encode_name, field.type) for field in _fields(kind))
+            return {name: known_fields(raw[name], inner) for name, inner in stated if raw.get(name) is not None}
+        case dict() if get_origin(kind) is dict:
+            return {name: known_fields(value, get_args(kind)[1]) for name, value in raw.items()}
+        case list() if get_origin(kind) is tuple:
+            return [known_fields(item, get_args(kind)[0]) for item in raw]
+        case _:
+            return raw
+
+
 def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 

@@ -2,11 +2,14 @@
 
 Rule 1: afterwards muster's files in the folder hold what the cluster holds, kind by kind; other files stay.
 Rule 2: all or nothing: every kind is read before a file changes.
+Rule 3: only what verbs read is written, and only its owner may read it: pods hold passwords in `env`, and annotations
+hold whole manifests.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -14,25 +17,41 @@ import click
 import msgspec
 from msgspec import Struct
 
+from muster.api import names
 from muster.api.codec import Document, to_yaml
-from muster.api.objects import WATCHED_KINDS
+from muster.api.decoding import known_fields
+from muster.api.objects import KINDS, WATCHED_KINDS
+from muster.api.resources import PODS
 from muster.cli import live, options, printing
 from muster.errors import InputError
+from muster.grouping import pod_reader
 from muster.kube.cluster import Raw
 from muster.kube.manifest_files import MOST_MIB, SUFFIXES
 from muster.validation.problem import listed
 
+# annotations that verbs read
+READ_PREFIXES = (*pod_reader.READ_PREFIXES, "grove.io/")
+READ_ANNOTATIONS = (names.POD_GROUP, names.SELECTED_NODE)
+OWNER_ONLY, OWNER_ONLY_FOLDER = 0o600, 0o700
 NOISE = ("managedFields", "selfLink")
 MARK = "# Written by `muster snapshot`, which replaces or removes it the next time.\n"
 
 
 @click.command("snapshot")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Write whole objects: also environment variables, commands, all annotations, sources of volumes and the "
+    "rest of their status. They may hold passwords.",
+)
 @options.cluster
-def command(folder: Path) -> int:
+def command(folder: Path, full: bool) -> int:
     """Capture a live cluster in a folder, one file for each kind, for `muster plan FOLDER` and other reading verbs.
 
-    Captures only kinds that planning reads: nodes, pods, PodGroups, queues, topologies and a few more. No secrets.
+    Captures only kinds that planning reads (nodes, pods, PodGroups, queues, topologies and a few more), and of these
+    only the fields: no environment variables, commands or annotations of other tools. Verbs answer as on the cluster.
+    Only you may read the files.
 
     A new snapshot replaces the old one in the folder, and removes its files of kinds that are gone. It never overwrites
     or removes files that muster did not write.
@@ -45,12 +64,12 @@ def command(folder: Path) -> int:
     """
     ours = {resource: folder / f"{resource.plural}.yaml" for resource in WATCHED_KINDS}
     _refuse_foreign(list(ours.values()))
-    pages_by_kind = live.read(*options.target(), _page)
+    pages_by_kind = live.read(*options.target(), partial(_page, _bare if full else _trimmed))
     kinds = {path: [page for page in pages_by_kind.get(kind, []) if page.number] for kind, path in ours.items()}
     _replace(kinds)
     for path, pages in sorted(kinds.items()):
         if pages:
-            click.echo(f"{path}: {sum(page.number for page in pages)}")
+            printing.print_lines([f"{path}: {sum(page.number for page in pages)}"])
     _note_others(folder, set(ours.values()))
     _note_large([path for path, pages in kinds.items() if pages])
     return 0
@@ -63,8 +82,8 @@ class Page(Struct, frozen=True):
     text: bytes
 
 
-def _page(documents: list[Document]) -> Page:
-    return Page(len(documents), msgspec.json.encode([_bare(document.raw) for document in documents]))
+def _page(reduce: Callable[[Raw], Raw], documents: list[Document]) -> Page:
+    return Page(len(documents), msgspec.json.encode([reduce(document.raw) for document in documents]))
 
 
 def _parts(pages: list[Page]) -> Iterator[str]:
@@ -105,7 +124,7 @@ def _replace(kinds: dict[Path, list[Page]]) -> None:
     try:
         with ExitStack() as undo:
             for at, fresh in new.items():
-                at.parent.mkdir(parents=True, exist_ok=True)
+                at.parent.mkdir(OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
                 undo.callback(fresh.unlink, missing_ok=True)
                 _write(fresh, _parts(kinds[at]))
             for at, aside in old.items():
@@ -123,7 +142,10 @@ def _replace(kinds: dict[Path, list[Page]]) -> None:
 
 
 def _write(path: Path, parts: Iterator[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    """Into a new file: one that is there already, or a link, may be somebody else's."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.writelines(parts)
 
 
@@ -150,6 +172,37 @@ def _note_large(written: list[Path]) -> None:
     largest = max((path.stat().st_size for path in written), default=0)
     if largest > MOST_MIB * 2**20:
         printing.note(f"to read its largest file, verbs need `--max-file-mib {-(-largest // 2**20)}`")
+
+
+def _trimmed(raw: Raw) -> Raw:
+    """The object with the fields and annotations that verbs read."""
+    typed = {"apiVersion": raw["apiVersion"], "kind": raw["kind"]}
+    known: Raw = known_fields(raw, KINDS[raw["apiVersion"], raw["kind"]])
+    meta = known["metadata"]
+    read = {name: text for name, text in meta.pop("annotations", {}).items() if _is_read(name)}
+    trimmed = typed | known | {"metadata": meta | ({"annotations": read} if read else {})}
+    if raw["kind"] == PODS.kind and "spec" in known:
+        trimmed["spec"] = _pod_spec(raw["spec"], known["spec"])
+    return trimmed
+
+
+def _pod_spec(spec: Raw, known: Raw) -> Raw:
+    """With images, which `muster up` requires as Kubernetes does; without volumes that are nowhere."""
+    containers = {
+        field: [_with_image(*pair) for pair in zip(known[field], spec[field], strict=True)]
+        for field in ("containers", "initContainers")
+        if known.get(field)
+    }
+    volumes = [volume for volume in known.get("volumes", ()) if len(volume) > 1]
+    return {**known, **containers, **({"volumes": volumes} if "volumes" in known else {})}
+
+
+def _with_image(known: Raw, container: Raw) -> Raw:
+    return known | {"image": container["image"]} if "image" in container else known
+
+
+def _is_read(annotation: str) -> bool:
+    return annotation in READ_ANNOTATIONS or annotation.startswith(READ_PREFIXES)
 
 
 def _bare(raw: Raw) -> Raw:
