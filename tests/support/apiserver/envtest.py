@@ -1,8 +1,9 @@
 """A real `kube-apiserver`, `etcd` and `kube-controller-manager`: found, or built once from Go modules into a cache.
 
 Looked for in KUBEBUILDER_ASSETS (the convention of envtest), then in the cache of the user, then on PATH. The
-controller manager is optional, and is the one beside the API server, so that their versions agree. Tests only look:
-`find_programs`. `make envtest` builds what is missing: `python -m tests.support.apiserver.envtest`, with
+controller manager is optional, and is the one beside the API server, so that their versions agree. MUSTER_KUBERNETES
+asks for another version (`v1.30.14`), which is built into a folder of its own and not looked for on PATH. Tests only
+look: `find_programs`. `make envtest` builds what is missing: `python -m tests.support.apiserver.envtest`, with
 `--if-possible` where a machine without Go may pass.
 """
 
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 KUBERNETES = "v1.36.3"
+ANOTHER_VERSION = "MUSTER_KUBERNETES"
 ETCD = "v3.6.16"  # the API server wants 3.5.13 or later for consistent reads from its cache
 ETCD_SERVER, API_SERVER, CONTROLLER_MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"
 SERVERS = (ETCD_SERVER, API_SERVER)
@@ -61,13 +63,22 @@ def find_programs(environment: Mapping[str, str] = os.environ) -> dict[str, Path
 
 
 def _places(environment: Mapping[str, str]) -> list[str]:
-    return [str(cache(environment)), environment.get("PATH", "")]
+    on_path = "" if environment.get(ANOTHER_VERSION) else environment.get("PATH", "")
+    return [str(cache(environment)), on_path]
+
+
+def version(environment: Mapping[str, str] = os.environ) -> str:
+    """Of Kubernetes: the one the tests are made for, or the one that MUSTER_KUBERNETES asks for."""
+    chosen = environment.get(ANOTHER_VERSION) or KUBERNETES
+    if not re.fullmatch(r"v1\.\d+\.\d+", chosen):
+        raise Missing(f"{ANOTHER_VERSION} is `{chosen}`; a version looks like `{KUBERNETES}`")
+    return chosen
 
 
 def cache(environment: Mapping[str, str] = os.environ) -> Path:
     """Where what was built is kept, by version."""
     home = environment.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(home) / "muster" / "envtest" / f"kubernetes-{KUBERNETES}-etcd-{ETCD}"
+    return Path(home) / "muster" / "envtest" / f"kubernetes-{version(environment)}-etcd-{ETCD}"
 
 
 def provide() -> dict[str, Path]:
@@ -106,7 +117,7 @@ def _built(go: str, folder: Path) -> dict[str, Path]:
 def _build_all(go: str, folder: Path, names: list[str]) -> None:
     published = _go_mod(go)  # first: where modules cannot be had, this shows at once
     cost = "about ten minutes and 4 GB" if API_SERVER in names else "a few minutes"
-    _say(f"building {', '.join(names)} (Kubernetes {KUBERNETES}, etcd {ETCD}) into {folder}: once, {cost}")
+    _say(f"building {', '.join(names)} (Kubernetes {version()}, etcd {ETCD}) into {folder}: once, {cost}")
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as made:
         for name in names:
@@ -130,15 +141,15 @@ def etcd_module() -> str:
 def kubernetes_module(published: str) -> str:
     """A module that needs Kubernetes, whose own go.mod points into its repository: outside, those are v0.x modules."""
     staged = re.findall(r"^\s*(\S+) => \./staging/", published, re.MULTILINE)
-    library = KUBERNETES.replace("v1.", "v0.", 1)
+    library = version().replace("v1.", "v0.", 1)
     replaced = "".join(f"\t{name} => {name} {library}\n" for name in staged)
-    needs = f"require k8s.io/kubernetes {KUBERNETES}\n\nreplace (\n{replaced})\n"
+    needs = f"require k8s.io/kubernetes {version()}\n\nreplace (\n{replaced})\n"
     return f"module muster.test/apiserver\n\ngo 1.26.0\n\n{needs}"
 
 
 def _go_mod(go: str) -> str:
     with tempfile.TemporaryDirectory() as outside:  # of any module
-        command = [go, "list", "-m", "-f", "{{.GoMod}}", f"k8s.io/kubernetes@{KUBERNETES}"]
+        command = [go, "list", "-m", "-f", "{{.GoMod}}", f"k8s.io/kubernetes@{version()}"]
         path = _run(command, Path(outside), LOOK_SECONDS).strip()
     return Path(path).read_text()
 
@@ -148,7 +159,7 @@ def _build(go: str, made: Path, name: str, files: Mapping[str, str], package: st
     module.mkdir()
     for file, text in files.items():
         (module / file).write_text(text)
-    stamps = {"gitVersion": KUBERNETES, "gitMajor": "1", "gitMinor": KUBERNETES.split(".")[1]}
+    stamps = {"gitVersion": version(), "gitMajor": "1", "gitMinor": version().split(".")[1]}
     stamped = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())
     flags = ["-mod=mod", "-trimpath", "-ldflags", f"-s -w {stamped}"]
     _run([go, "build", *flags, "-o", str(made / name), package], module, BUILD_SECONDS)
