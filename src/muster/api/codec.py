@@ -12,6 +12,7 @@ from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, VALIDATED_KINDS, Objects, OtherObject, key
 from muster.api.reader import needs_quotes, parse_documents
+from muster.control_characters import escape_json, escape_yaml, has_controls, visible
 from muster.errors import InputError
 
 
@@ -92,7 +93,7 @@ def title(raw: Any) -> str:
     kind = str(raw.get("kind") or "podgroup") if isinstance(raw, dict) else "object"
     if validated_kind_of(raw) not in CLUSTER_SCOPED:
         name = f"{meta.get('namespace') or DEFAULT_NAMESPACE}/{name}"
-    return f"{kind.lower()} `{name}`"
+    return visible(f"{kind.lower()} `{name}`")
 
 
 class Collected(Struct, frozen=True):
@@ -152,7 +153,7 @@ def objects(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
     """
     collected = collect(read_documents, beside)
     if collected.misfits:
-        raise InputError("\n".join(format_misfits(document, wrong) for document, wrong in collected.misfits))
+        raise InputError(_indented([format_misfits(document, wrong) for document, wrong in collected.misfits]))
     for document, where in collected.repeated:
         raise InputError(
             f"{document.where}: {title(document.raw)} is given twice", hint=f"the other one is in {where}; keep one"
@@ -164,8 +165,13 @@ def format_misfits(document: Document, misfits: Iterable[Misfit]) -> str:
     """Every misfit of one document: file, document, path and what was expected."""
     return "\n".join(
         [f"{document.where}: {title(document.raw)} cannot be read"]
-        + [f"  {misfit.at or '(the object)'}: {misfit.says}" for misfit in misfits]
+        + [visible(f"  {misfit.at or '(the object)'}: {misfit.says}") for misfit in misfits]
     )
+
+
+def _indented(messages: list[str]) -> str:
+    """One message: all but the first below it."""
+    return "\n  ".join([messages[0], *(message.replace("\n", "\n  ") for message in messages[1:])])
 
 
 def _identity(kind: type[Wire], metadata: ObjectMeta) -> str:
@@ -183,7 +189,11 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if needs_quotes(text) else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    return '"' if has_controls(text) else "'" if needs_quotes(text) else None
 
 
 _Dumper.add_representer(str, _text)
@@ -193,7 +203,8 @@ def to_yaml(values: Iterable[Any]) -> str:
     """Documents as YAML, in the order of their fields; those too deep for that as JSON, which is YAML."""
     documents = list(values)
     try:
-        return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+        text: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+        return escape_yaml(text)
     except RecursionError:
         return "---\n".join(to_json_line(value) + "\n" for value in documents)
 
@@ -201,7 +212,7 @@ def to_yaml(values: Iterable[Any]) -> str:
 def to_json(value: Any) -> str:
     """A value as indented JSON; one too deep for that in one line."""
     try:
-        return msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode()
+        return escape_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode())
     except RecursionError:
         return to_json_line(value)
 
@@ -221,7 +232,7 @@ def to_json_line(value: Any) -> str:
                 ahead += reversed(list(_tokens("[", [("", item) for item in items], "]")))
             case scalar:
                 written.append(_scalar(scalar))
-    return "".join(written)
+    return escape_json("".join(written))
 
 
 class _Token(Struct, frozen=True):

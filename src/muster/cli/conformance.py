@@ -84,7 +84,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
         cases = [{"name": case.name, "passed": not case.misses, "misses": list(case.misses)} for case in outcomes]
         printing.emit(form, "Conformance", {"cases": cases})
     failed = sum(bool(outcome.misses) for outcome in outcomes)
-    click.echo(f"{len(outcomes) - failed} passed, {failed} failed", err=True)
+    printing.say(f"{len(outcomes) - failed} passed, {failed} failed")
     return int(failed > 0)
 
 

@@ -1,7 +1,5 @@
 """`muster convert`: older dialects to the form of record."""
 
-from typing import Any
-
 import click
 from msgspec import Struct
 
@@ -54,19 +52,19 @@ def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str,
         raise InputError("standard input has no place to write back to", hint="leave out `--in-place`")
     done, refused = _convert_all(files, reading, max_file_mib)
     for error in refused:
-        click.echo(f"error: {error}", err=True)
+        printing.say(f"error: {error}")
     if refused:
         return max(error.exit_code for error in refused)
     for converted in done:
         for change in (change for result in converted.results for change in result.changes):
             printing.note(change)
     if not in_place:
-        _print([result.raw for converted in done for result in converted.results], form)
+        printing.emit_file(form, [result.raw for converted in done for result in converted.results])
         return 0
     for converted in done:
         if converted.changed and converted.source.path is not None:
             replace(converted.source.path, _text(converted))
-    click.echo(f"{sum(converted.changed for converted in done)} of {len(done)} files rewritten", err=True)
+    printing.say(f"{sum(converted.changed for converted in done)} of {len(done)} files rewritten")
     return 0
 
 
@@ -94,13 +92,6 @@ def _documents(source: ManifestFile) -> list[codec.Document]:
         codec.Document(source.name if len(whole) == 1 else f"{source.name}, document {i}", raw)
         for i, raw in enumerate(whole, 1)
     ]
-
-
-def _print(raws: list[Any], form: str) -> None:
-    if form == "json" and len(raws) == 1:
-        click.echo(codec.to_json(raws[0]))
-    else:
-        printing.emit_list(form, raws)
 
 
 def _text(converted: Converted) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
 from msgspec import Struct
 
 from muster.api import codec, names
@@ -200,7 +199,7 @@ def _count_by_leaf(pods: list[ShownPod]) -> str:
 
 
 def _print(text: str) -> None:
-    click.echo(f"\n{text}\n")
+    printing.print_lines(("", text, ""))
 
 
 # screens ------------------------------------------------------------------------------------------------------------
@@ -219,12 +218,12 @@ class _Pages:
         now = state.leaves()
         for leaf, summary in now.items():
             if summary != self._last.get(leaf):
-                click.echo(f"{time.monotonic() - self._begun:5.1f} s  {leaf:<10} {summary.text}")
+                printing.print_lines([f"{time.monotonic() - self._begun:5.1f} s  {leaf:<10} {summary.text}"])
         self._last = now
         sys.stdout.flush()
 
     def end(self, lines: Iterator[Line]) -> None:
-        click.echo()
+        printing.print_lines([""])
         printing.show(lines)
 
 
@@ -245,8 +244,7 @@ class _Terminal:
     def _draw(self, lines: Iterator[Line]) -> None:
         from rich.text import Text
 
-        rows = [Text.assemble(*((span.text, printing.COLOURS.get(span.role, "")) for span in line)) for line in lines]
-        whole = Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
+        whole = Text("\n", no_wrap=True, overflow="ellipsis").join(map(printing.coloured, lines))
         self.live.update(whole, refresh=True)
 
 

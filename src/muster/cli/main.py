@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from muster import __version__
+from muster.control_characters import visible_lines
 from muster.errors import MusterError
 
 VERBS = {
@@ -100,7 +101,7 @@ def main() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    print(text, file=sys.stderr)  # noqa: T201 (the one place where an error meets the terminal)
+    print(visible_lines(text), file=sys.stderr)  # noqa: T201 (the one place where an error meets the terminal)
     return code
 
 

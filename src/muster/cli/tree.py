@@ -8,6 +8,7 @@ from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.cli import inputs, options, pod_clique_sets, printing
 from muster.config.settings import Config
+from muster.control_characters import visible
 from muster.errors import Refused
 from muster.model.gang.builder import collect_gangs
 from muster.reporting import views
@@ -53,7 +54,7 @@ def command(arguments: tuple[str, ...], form: str, config: Config, max_file_mib:
         case "table":
             printing.show(_separate(seen))
         case "mermaid":
-            click.echo("\n".join(line for gang in seen for line in views.mermaid(gang)))
+            printing.print_lines(line for gang in seen for line in views.mermaid(gang))
         case _:
             foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in orphans]
             printing.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
@@ -67,7 +68,7 @@ def _refuse_broken(objects: Objects) -> None:
         problems = list(podgroup.judge(group.spec, podgroup.FORM))
         broken = list(podgroup.judge(group.spec, podgroup.TREE))
         if broken:
-            lines = "\n".join(f"  {problem.at}: {problem.says}" for problem in broken)
+            lines = "\n".join(visible(f"  {problem.at}: {problem.says}") for problem in broken)
             raise Refused(f"podgroup `{key(group.metadata)}` cannot be drawn\n{lines}", hint=broken[0].hint)
         if problems:
             _note_older(group, problems[0].at)

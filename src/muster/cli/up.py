@@ -93,7 +93,7 @@ def command(
         printing.note(text)
     asyncio.run(_up(initial, served_at, config, demo))
     if demo:
-        click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
+        printing.print_lines(["The demonstration is over, and its cluster is gone. `muster up` starts one that stays."])
     return 0
 
 

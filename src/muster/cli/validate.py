@@ -117,7 +117,7 @@ def _print(verdicts: list[Verdict], form: str) -> None:
         printing.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
     errors = sum(problem.severity == "error" for verdict in verdicts for problem in verdict.problems)
     warnings = sum(len(verdict.problems) for verdict in verdicts) - errors
-    click.echo(f"{many(len(verdicts), 'object')}, {many(errors, 'error')}, {many(warnings, 'warning')}", err=True)
+    printing.say(f"{many(len(verdicts), 'object')}, {many(errors, 'error')}, {many(warnings, 'warning')}")
 
 
 def _lines(verdict: Verdict) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from muster.control_characters import visible
 from muster.errors import InputError
 from muster.grove.startup import START
 
@@ -36,7 +37,7 @@ def command(path: Path) -> int:
     while (state := read_state(path)) != START:
         if state != said:
             said = state
-            click.echo(f"waits to start {state or 'until muster says what it waits for'}", err=True)
+            click.echo(f"waits to start {visible(state) or 'until muster says what it waits for'}", err=True)
         time.sleep(POLL_SECONDS)
     click.echo("starts", err=True)
     return 0

@@ -14,6 +14,7 @@ from msgspec import Struct
 from muster.api.codec import Document, format_misfits, kind_of, title
 from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup, SubGroup
+from muster.control_characters import visible
 from muster.conversion.constraint_sets import place_constraints
 from muster.errors import InputError, Refused
 from muster.validation import podgroup
@@ -140,7 +141,7 @@ def _decode(document: Document) -> PodGroup:
 def _refuse_problems(group: PodGroup, rules: tuple[podgroup.Rule, ...]) -> None:
     problems = [problem for problem in podgroup.judge(group.spec, rules) if problem.severity == "error"]
     if problems:
-        lines = "\n  ".join(f"{problem.at}: {problem.says} (hint: {problem.hint})" for problem in problems)
+        lines = "\n  ".join(visible(f"{problem.at}: {problem.says} (hint: {problem.hint})") for problem in problems)
         raise Refused(lines, hint="fix these first, then convert")
 
 
@@ -223,7 +224,7 @@ def _read_as(tree: "_PlaceTree", counted: list[GroupPlace]) -> Reading:
     if not counted:
         return "children"
     raise Refused(
-        "can be read two ways\n  " + "\n  ".join(_both_readings(place, tree) for place in counted),
+        "can be read two ways\n  " + "\n  ".join(visible(_both_readings(place, tree)) for place in counted),
         hint="say which: `--dialect children` or `--dialect pods`",
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from muster.control_characters import visible
 from muster.errors import InputError
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -29,7 +30,7 @@ def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -
             yield ManifestFile("standard input", _standard_input(most_mib), None)
             continue
         for path in _files(Path(source)):
-            yield ManifestFile(str(path), _read(path, most_mib), path)
+            yield ManifestFile(visible(str(path)), _read(path, most_mib), path)
 
 
 def _standard_input(most_mib: int) -> bytes:

@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from muster.config.settings import Log
+from muster.control_characters import escape_json
 
 HIDDEN = "[redacted]"
 _DEEPEST = 8
@@ -124,6 +125,6 @@ def _json(event: Any, **_more: Any) -> str:
     first = ("time", "level", "logger", "event", "gang")
     ordered = {key: event[key] for key in first if key in event} | event
     try:
-        return msgspec.json.encode(ordered, enc_hook=str).decode()
+        return escape_json(msgspec.json.encode(ordered, enc_hook=str).decode())
     except (UnicodeError, ValueError, OverflowError):  # lone surrogates, numbers beyond 64 bits
         return msgspec.json.encode({key: ascii(value)[:_LONGEST] for key, value in ordered.items()}).decode()

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from muster.api.quantity import format_amount, is_in_bytes
+from muster.control_characters import visible
 
 DEEPEST_DRAWN = 40  # levels
 LONGEST_AMOUNT = 8  # characters
@@ -23,8 +24,8 @@ Line = Sequence[Span]
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """Without any style: for pipes, files and tests."""
-    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+    """Without any style: for pipes, files and tests. What objects hold paints nothing on a terminal, either."""
+    return "\n".join(visible("".join(span.text for span in line).rstrip()) for line in lines)
 
 
 def many(number: int, word: str) -> str:

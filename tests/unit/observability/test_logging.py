@@ -122,6 +122,15 @@ def test_fields_that_are_no_secrets_stay(stream: io.StringIO) -> None:
     assert lines(stream)[0].items() >= fields.items()
 
 
+def test_what_objects_hold_paints_nothing_on_a_terminal(stream: io.StringIO) -> None:
+    text = "\x1b[2J\x9b31m\u202e\x7f\nforged"
+    logs.logger("x").info(text, gang=text)
+    logging.getLogger("library").warning(text)
+    assert stream.getvalue().isascii()
+    assert stream.getvalue().replace("\n", "").isprintable()
+    assert [line["event"] for line in lines(stream)] == [text, text]
+
+
 def test_every_value_can_be_written(stream: io.StringIO) -> None:
     """Lone surrogates, huge numbers, depth and length."""
     deep: Any = "end"

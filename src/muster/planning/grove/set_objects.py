@@ -30,6 +30,7 @@ from muster.api.resources import (
     Resource,
 )
 from muster.api.topology import Topology
+from muster.control_characters import visible
 from muster.errors import InputError, Refused
 from muster.grove.cliques.pod_specs import CliqueSettings
 from muster.grove.table import operator
@@ -84,7 +85,7 @@ def _refuse_invalid(sets: Iterable[OtherObject], objects: Objects) -> None:
     for other in sets:
         problems = () if text(other.raw, "metadata.uid") else errors(check(other.raw, None, context))
         if problems:
-            lines = "".join(f"\n  {problem.at}: {problem.says}" for problem in problems)
+            lines = "".join(f"\n  {visible(f'{problem.at}: {problem.says}')}" for problem in problems)
             hint = next((problem.hint for problem in problems if problem.hint), "")
             raise Refused(f"{other.where}: {title(other.raw)} is invalid{lines}", hint=hint)
 
