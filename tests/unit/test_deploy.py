@@ -27,6 +27,7 @@ from muster.controllers.grove.operator import FED, controllers_of
 from muster.grouping.table import RESOURCES
 from muster.grouping.types import BUILD, INFERENCE, TRAIN, GangTree, GroupingRequest, Owner, WorkloadPod
 from muster.validation.crds import crds, grove_crds, own_crds
+from muster.validation.shard import Shard
 from muster.webhook import admission_review
 from muster.webhook.certificates.certificate_bundle import service_names
 from muster.webhook.certificates.certificate_rotation import POD_WEBHOOK, POD_WEBHOOK_SECONDS
@@ -154,7 +155,7 @@ def test_what_the_chart_fills_in_is_no_value() -> None:
         ]
         return set().union(*inner)
 
-    settings = keys(configuration(values(certificatesSecret="mine", metricsTokenSecret="mine")))
+    settings = keys(configuration(values(certificatesSecret="mine", metricsTokenSecret="mine", shards=["a"])))
     assert settings - keys(VALUES["config"]) == FILLED_IN
 
 
@@ -184,7 +185,7 @@ def test_every_value_is_used() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
 
     def leaves(raw: Any, at: str) -> list[str]:
-        if isinstance(raw, dict) and raw and not re.search(rf"toYaml (\(omit )?\.Values{at}\b(?!\.)", texts):
+        if isinstance(raw, dict) and raw and not re.search(rf"toYaml (\(omit )?\$?\.Values{at}\b(?!\.)", texts):
             return [leaf for key, value in raw.items() for leaf in leaves(value, f"{at}.{key}")]
         return [at]
 
@@ -242,7 +243,7 @@ def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
 
 
 def configuration(chosen: Raw, namespace: str = NAMESPACE) -> Raw:
-    kept, _ = yaml.safe_load_all(template("config.yaml", chosen, namespace))
+    kept, *_ = yaml.safe_load_all(template("config.yaml", chosen, namespace))
     settings: Raw = yaml.safe_load(kept["data"]["config.yaml"])
     return settings
 
@@ -320,6 +321,39 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
     if not changes:
         installed = loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c")
         assert installed == config_settings.Config(grove=config_settings.GroveOperator(startup_image=image))
+
+
+def test_one_list_of_values_makes_shards() -> None:
+    """Each with pods, configuration, lease and metrics of its own; one account and one webhook for all."""
+    chosen = values(shards=["a100", "h100"], nodePoolLabelKey="example.com/pool")
+    made = [
+        raw
+        for name in ("config.yaml", "deployment.yaml", "service.yaml", "rbac.yaml")
+        for raw in yaml.safe_load_all(template(name, chosen))
+    ]
+    kinds = {kind: [raw for raw in made if raw["kind"] == kind] for kind in {raw["kind"] for raw in made}}
+    names = ["muster", "muster-a100", "muster-h100"]
+    for kind in ("Deployment", "ConfigMap", "PodDisruptionBudget"):
+        assert [raw["metadata"]["name"] for raw in kinds[kind]] == names
+    leases = {name for rule in kinds["Role"][0]["rules"] for name in rule.get("resourceNames", ()) if "web" not in name}
+    assert leases == set(names)
+    for name, pool, deployment, raw in zip(
+        names, ("", "a100", "h100"), kinds["Deployment"], kinds["ConfigMap"], strict=True
+    ):
+        read = loading.read(raw["data"]["config.yaml"].encode(), "c")
+        assert read.scheduling.shard.chosen == Shard(pool, "example.com/pool")
+        assert (read.lease_name, read.scheduling.scheduler_names) == (name, ("muster",))
+        spec = deployment["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] == "muster"
+        assert spec["volumes"][0]["configMap"]["name"] == name
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert deployment["spec"]["selector"]["matchLabels"] == labels == {"app.kubernetes.io/name": name}
+    selected = {raw["metadata"]["name"]: raw["spec"]["selector"]["app.kubernetes.io/name"] for raw in kinds["Service"]}
+    assert selected == {"muster-webhook": "muster", **{f"{name}-metrics": name for name in names}}
+    monitored = [raw for raw in kinds["Service"] if "app.kubernetes.io/component" in raw["metadata"]["labels"]]
+    assert {raw["metadata"]["labels"]["app.kubernetes.io/name"] for raw in monitored} == {"muster"}, (
+        "one ServiceMonitor"
+    )
 
 
 def test_cliques_start_in_order_by_the_image_of_the_deployment() -> None:

@@ -3,6 +3,7 @@
 import click
 
 from muster import facade
+from muster.api.objects import Objects
 from muster.api.objects import key as object_key
 from muster.cli import inputs, options, pod_clique_sets, printing
 from muster.config.settings import Config
@@ -10,6 +11,7 @@ from muster.errors import InputError
 from muster.grouping.manifests.types import GroupedObjects
 from muster.reporting import plans
 from muster.validation.problem import listed
+from muster.validation.shard import Shard
 
 
 @click.command("explain")
@@ -36,9 +38,10 @@ def command(key: str, files: tuple[str, ...], form: str, config: Config, max_fil
         return pod_clique_sets.show_explanation(named, files, form, config, max_file_mib)
     settings = inputs.grouping_settings(config)
     grouped = inputs.load_grouped(files, max_file_mib, settings)
-    policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names)
+    key, shard = _pod_group(grouped, key), config.scheduling.shard.chosen
+    _check_shard(grouped.objects, key, shard)
+    policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names, shard=shard)
     decided = facade.plan(grouped.objects, policy, grouping=settings)
-    key = _pod_group(grouped, key)
     try:
         gang = decided.decided.gang(key)
     except KeyError as error:
@@ -50,6 +53,24 @@ def command(key: str, files: tuple[str, ...], form: str, config: Config, max_fil
         (data,) = [raw for raw in gangs if f"{raw['namespace']}/{raw['name']}" == key]
         printing.emit(form, "Explanation", data)
     return 0
+
+
+def _check_shard(objects: Objects, key: str, shard: Shard | None) -> None:
+    """Refuses a gang of another shard, and says whose it is; without shards, a gang of a pool gets a note."""
+    group = next((group for group in objects.pod_groups if object_key(group.metadata) == key), None)
+    if group is None:
+        return
+    of_group = Shard(group.metadata.labels.get((shard or Shard()).label, ""), (shard or Shard()).label)
+    words = f"podgroup `{key}` belongs to {of_group.title} (label `{of_group.label}`)"
+    if shard is None and not of_group.is_default:
+        printing.note(f"{words}; if muster runs in shards, name that shard's configuration with --config")
+    elif shard is not None and of_group != shard:
+        has_nodes = any(of_group.has(node.metadata.labels) for node in objects.nodes)
+        more = "" if has_nodes else f", and no node {options.source_phrase()} does"
+        raise InputError(
+            f"{words}{more}; this configuration is for {shard.title}",
+            hint="name that shard's configuration with --config; where no muster runs for it, the gang waits untouched",
+        )
 
 
 def _pod_group(grouped: GroupedObjects, key: str) -> str:

@@ -124,6 +124,7 @@ def grouping_settings(config: Config) -> GroupingSettings:
         rules=config.grouping.rules,
         listed=frozenset(config.grouping.resources),
         own_controllers=tuple(map(custom_controller, config.grouping.kinds)),
+        pool_label=config.scheduling.shard.node_pool_label_key,
     )
 
 

@@ -106,7 +106,7 @@ def command(
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
     schedulers, grouping = config.scheduling.scheduler_names, inputs.grouping_settings(config)
-    policy = Policy(scheduler_names=schedulers, steps=steps)
+    policy = Policy(scheduler_names=schedulers, shard=config.scheduling.shard.chosen, steps=steps)
     if any(supposed.values()):
         what_if = _what_if(files, policy, grouping, max_file_mib, **supposed)
         _print(form, what_if.lines(), what_if.to_dict)

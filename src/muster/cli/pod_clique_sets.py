@@ -28,7 +28,8 @@ def split(arguments: tuple[str, ...]) -> tuple[SetName | None, tuple[str, ...]]:
 def show_tree(named: SetName, files: tuple[str, ...], form: str, config: Config, most_mib: int) -> int:
     """The set as it is now, or as it will be when it is submitted; nothing is planned."""
     grouped = _load(files, config, most_mib)
-    snapshot = take(grouped.objects, datetime.now(UTC), config.scheduling.scheduler_names)
+    scheduling = config.scheduling
+    snapshot = take(grouped.objects, datetime.now(UTC), scheduling.scheduler_names, scheduling.shard.chosen)
     gangs = {gang.key: GangPlan(gang, "Waiting", snapshot=snapshot) for gang in snapshot.gangs}
     return _show(
         named,
@@ -37,7 +38,7 @@ def show_tree(named: SetName, files: tuple[str, ...], form: str, config: Config,
             parts=grouped.parts,
             pods=grouped.objects.pods,
             gangs=gangs,
-            schedulers=config.scheduling.scheduler_names,
+            schedulers=scheduling.scheduler_names,
         ),
         "SetTree",
     )
@@ -46,7 +47,8 @@ def show_tree(named: SetName, files: tuple[str, ...], form: str, config: Config,
 def show_explanation(named: SetName, files: tuple[str, ...], form: str, config: Config, most_mib: int) -> int:
     """The set as a plan leaves it, with the reasons of every gang that waits."""
     grouped = _load(files, config, most_mib)
-    policy = facade.Policy(scheduler_names=config.scheduling.scheduler_names)
+    scheduling = config.scheduling
+    policy = facade.Policy(scheduler_names=scheduling.scheduler_names, shard=scheduling.shard.chosen)
     plan = facade.plan(grouped.objects, policy, grouping=inputs.grouping_settings(config))
     return _show(named, form, plan.set_situation(policy.scheduler_names), "SetExplanation")
 

@@ -38,7 +38,7 @@ def command(files: tuple[str, ...], form: str, config: Config, max_file_mib: int
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
     grouped = inputs.load_grouped(files, max_file_mib, inputs.grouping_settings(config))
-    snapshot = take(grouped.objects, schedulers=config.scheduling.scheduler_names)
+    snapshot = take(grouped.objects, schedulers=config.scheduling.scheduler_names, shard=config.scheduling.shard.chosen)
     if not snapshot.nodes:
         printing.note(f"there are no Nodes {options.source_phrase()}, so there is nothing to share")
     divided = divide_cluster(snapshot)

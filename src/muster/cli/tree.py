@@ -46,7 +46,9 @@ def command(arguments: tuple[str, ...], form: str, config: Config, max_file_mib:
     objects = inputs.load_grouped(files, max_file_mib, inputs.grouping_settings(config)).objects
     _refuse_broken(objects)
     collected = collect_gangs(objects, config.scheduling.scheduler_names)
-    seen = [views.inspect_gang(gang) for gang in collected.gangs]
+    shard = config.scheduling.shard.chosen
+    own = [gang for gang in collected.gangs if shard is None or shard.has(gang.source.metadata.labels)]
+    seen = [views.inspect_gang(gang) for gang in own]
     if not seen:
         printing.note(f"there are no PodGroups {options.source_phrase()}")
     orphans = [stray for stray in collected.orphans if stray.why == "NoSuchPodGroup"]

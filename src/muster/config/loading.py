@@ -11,6 +11,7 @@ from msgspec.structs import FieldInfo
 
 from muster.api.decoding import decode
 from muster.api.meta import Wire
+from muster.api.names import NODE_POOL
 from muster.api.reader import parse_documents
 from muster.config.settings import (
     LABEL,
@@ -31,6 +32,9 @@ from muster.reporting.text import plain
 from muster.validation.problem import Problem, listed
 
 RENAMED = {"scheduling.schedulerName": "it is a list now: `schedulerNames: [muster]`"}  # what earlier versions read
+LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+LONGEST_LABEL_KEY = 253 + 1 + 63
 _MOST_MIB = 1  # a configuration is smaller
 
 
@@ -129,6 +133,7 @@ def _contradictions(config: Config) -> Iterator[Problem]:
         yield from _value("scheduling.namespaces", namespace, LABEL)
     for name in scheduling.scheduler_names:
         yield from _value("scheduling.schedulerNames", name, NAME)
+    yield from _shard_problems(config)
     if not 2 * election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
         yield Problem(
             "leaderElection",
@@ -159,6 +164,33 @@ def _metrics_problems(observability: Observability) -> Iterator[Problem]:
         yield Problem(at, "is missing", hint="with `metricsAccess: token-file`, say where the token is")
     if observability.metrics_token_file and not is_read:
         yield Problem(at, "is not read", hint="say `metricsAccess: token-file`, or leave it out")
+
+
+def _shard_problems(config: Config) -> Iterator[Problem]:
+    """A label that no node could have, or a pool that is named and not used."""
+    shard, at = config.scheduling.shard, "scheduling.shard"
+    if not LABEL_KEY.fullmatch(shard.node_pool_label_key) or len(shard.node_pool_label_key) > LONGEST_LABEL_KEY:
+        yield Problem(
+            f"{at}.nodePoolLabelKey",
+            f"`{shard.node_pool_label_key[:60]}` is not the key of a label",
+            hint=f"such as `{NODE_POOL}`",
+        )
+    if not LABEL_VALUE.fullmatch(shard.partition_label_value):
+        yield Problem(
+            f"{at}.partitionLabelValue",
+            f"`{shard.partition_label_value[:60]}` is not the value of a label",
+            hint="at most 63 letters, digits, `-`, `_` and `.`; empty for nodes without the label",
+        )
+    if shard.partition_label_value and not shard.enabled:
+        yield Problem(
+            f"{at}.partitionLabelValue", "is not read without `enabled: true`", hint="enable the shard, or leave it out"
+        )
+    if len(config.lease_name) > NAME["maxLength"]:
+        yield Problem(
+            "leaderElection.leaseName",
+            "is too long with the value of the shard's label",
+            hint=f"together at most {NAME['maxLength'] - 1} characters",
+        )
 
 
 def _owner_problems(grouping: PodGrouping) -> Iterator[Problem]:

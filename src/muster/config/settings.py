@@ -7,15 +7,18 @@ account, keys from the Secret or the folder that a setting names.
 Long because: a reader finds every setting in one file.
 """
 
+import re
+from hashlib import blake2b
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from msgspec.structs import FieldInfo
 
 from muster.api.meta import Wire, doc
-from muster.api.names import DEFAULT_SCHEDULER
+from muster.api.names import DEFAULT_SCHEDULER, NODE_POOL
 from muster.grouping.custom_kinds import CustomKind, custom_rule
 from muster.grouping.table import RESOURCES, KindRule
 from muster.planning.policy import Policy
+from muster.validation.shard import Shard
 
 Level = Literal["debug", "info", "warning", "error"]
 FAILURE_POLICIES = ("Fail", "Ignore")
@@ -32,6 +35,32 @@ LABEL: dict[str, Any] = {"maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0
 
 def _between(least: int, most: int) -> dict[str, Any]:
     return {"minimum": least, "maximum": most}
+
+
+class ShardSettings(Wire, frozen=True):
+    """One pool of nodes, with its queues and PodGroups; several musters share a cluster by pools (guides/shards.md)."""
+
+    enabled: Annotated[bool, doc("Off: all nodes, queues and PodGroups, whatever their labels say.")] = False
+    node_pool_label_key: Annotated[
+        str, doc("The label of nodes, Queues and PodGroups that names their pool, as KAI's `nodePoolLabelKey`.")
+    ] = NODE_POOL
+    partition_label_value: Annotated[
+        str,
+        doc(
+            "The pool, as in KAI's SchedulingShard. Empty: the default shard, of all objects without the label. It "
+            "also serves the whole cluster: webhook and PodCliqueSets."
+        ),
+    ] = ""
+
+    @property
+    def chosen(self) -> Shard | None:
+        """The shard; None: everything."""
+        return Shard(self.partition_label_value, self.node_pool_label_key) if self.enabled else None
+
+    @property
+    def serves_cluster(self) -> bool:
+        """Whether this muster does what is done once for the whole cluster: webhook, PodCliqueSets."""
+        return not self.partition_label_value
 
 
 class Scheduling(Wire, frozen=True):
@@ -52,6 +81,7 @@ class Scheduling(Wire, frozen=True):
             "are never evicted, and do not count in queues."
         ),
     ] = ()
+    shard: Annotated[ShardSettings, doc("")] = ShardSettings()
     dry_run: Annotated[bool, doc("Plan and log, but write nothing: to try muster beside another scheduler.")] = False
     debounce_milliseconds: Annotated[
         int,
@@ -212,7 +242,12 @@ class LeaderElection(Wire, frozen=True):
 
     enabled: Annotated[bool, doc("Switch off only where a single replica is certain: two leaders bind twice.")] = True
     lease_name: Annotated[
-        str, doc("The Lease that replicas compete for; schedulers with names of their own have one each.", **NAME)
+        str,
+        doc(
+            "The Lease that replicas compete for; schedulers with names of their own have one each. Shards add `-` "
+            "and the value of their label.",
+            **NAME,
+        ),
     ] = "muster"
     lease_namespace: Annotated[
         str, doc("Where the Lease lives; the role of the service account is bound there.", **LABEL)
@@ -452,11 +487,26 @@ class Config(Wire, frozen=True):
         """The policy of a plan: budgets of steps, and limits of evictions and moves."""
         return Policy(
             scheduler_names=self.scheduling.scheduler_names,
+            shard=self.scheduling.shard.chosen,
             steps=self.scheduling.search_steps,
             cycle_steps=self.scheduling.cycle_steps,
             max_moved_pods=self.consolidation.max_pods,
             max_disturbed_percent=self.disturbance.max_share,
         )
+
+    @property
+    def lease_name(self) -> str:
+        """The Lease of this muster's replicas: shards have one each, and the default shard that of a whole cluster."""
+        value = self.scheduling.shard.partition_label_value
+        return "-".join(filter(None, (self.leader_election.lease_name, lease_suffix(value))))
+
+
+def lease_suffix(value: str) -> str:
+    """A label value in the name of a Lease; one that is no such name gets a digest, as others may look like it."""
+    if not value or re.fullmatch(NAME["pattern"], value):
+        return value
+    plain = re.sub("[^a-z0-9]+", "-", value.lower()).strip("-")
+    return f"{plain}-{blake2b(value.encode(), digest_size=4).hexdigest()}"
 
 
 def notes_of(field: FieldInfo) -> tuple[Any, ...]:

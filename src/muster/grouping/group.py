@@ -62,17 +62,21 @@ def assign(pod: WorkloadPod, chain: OwnerChain, kinds: Collection[KindRule] = ()
 
 
 def build_pod_group(
-    assignment: Assignment, present: Collection[str] = (), priority_classes: Collection[str] = ()
+    assignment: Assignment,
+    present: Collection[str] = (),
+    priority_classes: Collection[str] = (),
+    pool_label: str = names.NODE_POOL,
 ) -> PodGroup:
     """The PodGroup that a pod joins, as muster applies it.
 
-    `present`: names of the gang's groups that have pods. `priority_classes`: those that exist.
+    `present`: names of the gang's groups that have pods. `priority_classes`: those that exist. `pool_label`: names the
+    shard of a gang.
     """
     request = assignment.request
     preemptibility = _preemptibility(request)
     gang = settle(assignment.gang, present, is_semi_preemptible=preemptibility == names.SEMI_PREEMPTIBLE)
     spec = PodGroupSpec(
-        queue=_queue(request),
+        queue=_queue(request, pool_label),
         priority_class_name=_priority_class(request, gang.priority_class, priority_classes),
         preemptibility=preemptibility,
         min_member=gang.min_member,
@@ -80,7 +84,12 @@ def build_pod_group(
         topology_constraint=gang.constraint or constraint_of(request.owner.metadata.annotations),
         sub_groups=gang.sub_groups,
     )
-    return PodGroup(_metadata(assignment, gang), spec)
+    return PodGroup(_metadata(assignment, gang, pool_label), spec)
+
+
+def pool_of(assignment: Assignment, pool_label: str) -> str:
+    """The pool of nodes of a pod's PodGroup: the label of the owner, else of the pod; empty: the default."""
+    return _label(assignment.request, pool_label)
 
 
 def _skipped(owner: ObjectMeta) -> Ungrouped:
@@ -128,14 +137,15 @@ def _filled(owner: Owner, wrapper: Owner) -> Owner:
 # what is the same for all kinds --------------------------------------------------------------------------------------
 
 
-def _metadata(assignment: Assignment, gang: GangTree) -> ObjectMeta:
+def _metadata(assignment: Assignment, gang: GangTree, pool_label: str) -> ObjectMeta:
     owner, pod = assignment.request.owner.metadata, assignment.request.pod.metadata
     annotations = {**_copied(owner.annotations), names.GROUPED_BY: assignment.rule}
+    pool = pool_of(assignment, pool_label)
     has_owner = gang.owner is not None and gang.owner.uid
     return ObjectMeta(
         name=gang.name,
         namespace=pod.namespace,
-        labels=_copied_labels(owner.labels),
+        labels=_copied_labels(owner.labels) | ({pool_label: pool} if pool else {}),
         annotations=annotations,
         owner_references=(gang.owner,) if has_owner and gang.owner else (),
     )
@@ -153,8 +163,11 @@ def _copied_labels(labels: dict[str, str]) -> dict[str, str]:
     return copied
 
 
-def _queue(request: GroupingRequest) -> str:
-    return _label(request, names.QUEUE) or _label(request, names.PROJECT) or names.DEFAULT_QUEUE
+def _queue(request: GroupingRequest, pool_label: str) -> str:
+    """The queue that a label names; else the project's, which has one for each pool, as with KAI."""
+    project, pool = _label(request, names.PROJECT), request.pod.metadata.labels.get(pool_label, "")
+    of_project = f"{project}-{pool}" if project and pool else project
+    return _label(request, names.QUEUE) or of_project or names.DEFAULT_QUEUE
 
 
 def _label(request: GroupingRequest, name: str) -> str:

@@ -18,13 +18,13 @@ from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Controller, Raw, Reconciliation
 
 
-def operator(settings: CliqueSettings) -> Mapping[Resource, Controller]:
+def operator(settings: CliqueSettings, pool_label: str = names.NODE_POOL) -> Mapping[Resource, Controller]:
     """Everything that becomes of a PodCliqueSet."""
     controllers = (
         set_controller.CONTROLLER,
         _of_known_sets(group_controller.CONTROLLER),
         _of_known_sets(clique_controller.build_controller(settings)),
-        _of_known_sets(gang_controller.CONTROLLER),
+        _of_known_sets(gang_controller.build_controller(pool_label)),
         topology_bindings.build_controller(settings.scheduler_name),
     )
     return {controller.resource: controller for controller in controllers}
@@ -47,6 +47,6 @@ def _of_known_sets(controller: Controller) -> Controller:
 GROVE: Mapping[Resource, Controller] = operator(CliqueSettings())
 
 
-def bridge(schedulers: Collection[str]) -> Mapping[Resource, Controller]:
+def bridge(schedulers: Collection[str], pool_label: str = names.NODE_POOL) -> Mapping[Resource, Controller]:
     """Beside another operator: PodGangs only, for pods of these schedulers."""
-    return {POD_GANGS: gang_controller.bridge_controller(schedulers)}
+    return {POD_GANGS: gang_controller.bridge_controller(schedulers, pool_label)}

@@ -30,6 +30,7 @@ from muster.model.inter_pod_rules import (
 from muster.model.topology import TopologyTree, arrange
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.pods.requests import requests
+from muster.validation.shard import Shard, select
 
 Ints = NDArray[np.int64]
 Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands; namespace and labels where rules read them
@@ -88,11 +89,17 @@ class Snapshot(Struct, frozen=True, eq=False):
         return self.allocatable - self.used
 
 
-def take(objects: Objects, now: datetime | None = None, schedulers: Collection[str] = OURS) -> Snapshot:
+def take(
+    objects: Objects,
+    now: datetime | None = None,
+    schedulers: Collection[str] = OURS,
+    shard: Shard | None = None,
+) -> Snapshot:
     """The definition of a snapshot. The order of the objects makes no difference (X3).
 
-    Pods for other schedulers are members of no gang; they only use resources on their nodes (N6).
+    Pods for other schedulers, and of gangs of other shards, only use resources on their nodes (N6).
     """
+    objects = select(objects, shard)
     table = build_node_table(objects.nodes)
     gangs = collect_gangs(objects, schedulers).gangs
     groups = {gang.key for gang in gangs}

@@ -43,7 +43,7 @@ class WatchedCluster:
         observer: Observer,
         trigger: CycleTrigger,
     ) -> None:
-        self.cache = Cache(in_scope(settings), settings.scheduler_names)
+        self.cache = Cache(in_scope(settings), settings.scheduler_names, settings.shard.chosen)
         self.health = {resource: _health(resource, clock, observer) for resource in WATCHED_KINDS}
         self._reflectors = {
             resource: Reflector(cluster, resource, health=health) for resource, health in self.health.items()

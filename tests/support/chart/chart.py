@@ -1,8 +1,8 @@
 """As much of Helm as the chart uses; anything else is refused.
 
-That is values, `if`, `range`, `not`, `eq`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a text, and
-the checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests compare. A
-template that needs more than this is too clever for the chart.
+That is values, `if`, `range`, `prepend`, `not`, `eq`, `toYaml`, `toJson`, `omit`, `nindent`, `default`, the parts of a
+text, `$`, and the checksum of another template. Helm is not part of the tests' environment; where it is at hand, tests
+compare. A template that needs more than this is too clever for the chart.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import yaml
 from tests.support.factories import Raw
 
 _TAG = re.compile(r"\s*\{\{-\s*(?P<trimmed>.*?)\s*\}\}|\{\{\s*(?P<plain>[^-].*?)\s*\}\}", re.DOTALL)
-_FIELDS = re.compile(r"\.|(\.[A-Za-z]+)+")
+_FIELDS = re.compile(r"\.|\$?(\.[A-Za-z]+)+")
 
 
 class _Block(NamedTuple):
@@ -34,6 +34,13 @@ class _Tag(NamedTuple):
     words: str
 
 
+class _Scope(NamedTuple):
+    """What `.` and `$` mean."""
+
+    dot: Any
+    root: Raw
+
+
 def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
     """The text that Helm would make of a template."""
     scope = {
@@ -42,10 +49,10 @@ def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
         "Chart": {"AppVersion": chart["appVersion"]},
         "Template": {"BasePath": path.parent},
     }
-    return _file(path, scope)
+    return _file(path, _Scope(scope, scope))
 
 
-def _file(path: Path, scope: Raw) -> str:
+def _file(path: Path, scope: _Scope) -> str:
     return "".join(_printed(_parsed(path.read_text(encoding="utf-8")), scope)).lstrip("\n")
 
 
@@ -69,8 +76,8 @@ def _parsed(template: str) -> list[str | _Tag | _Block]:
     return open_blocks[0].inner
 
 
-def _printed(parts: list[str | _Tag | _Block], scope: Any) -> Iterator[str]:
-    """What the parts print; `scope` is what `.` means to them."""
+def _printed(parts: list[str | _Tag | _Block], scope: _Scope) -> Iterator[str]:
+    """What the parts print."""
     for part in parts:
         match part:
             case str():
@@ -81,10 +88,10 @@ def _printed(parts: list[str | _Tag | _Block], scope: Any) -> Iterator[str]:
                 yield from _printed(inner, scope) if _value(words, scope) else ()
             case _Block(_, words, inner):
                 for item in _value(words, scope):
-                    yield from _printed(inner, item)
+                    yield from _printed(inner, scope._replace(dot=item))
 
 
-def _piped(words: str, scope: Any) -> str:
+def _piped(words: str, scope: _Scope) -> str:
     first, *rest = (part.strip() for part in words.split("|"))
     value: Any = _value(first, scope)
     for step in rest:
@@ -102,31 +109,31 @@ def _piped(words: str, scope: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _condition(words: str, scope: Any) -> bool:
+def _condition(words: str, scope: _Scope) -> bool:
     if words.startswith("not "):
         return not _value(words.removeprefix("not "), scope)
     _, path, word = words.split()
     return bool(_value(path, scope) == word.strip('"'))
 
 
-def _value(words: str, scope: Any) -> Any:
+def _value(words: str, scope: _Scope) -> Any:
     if words.startswith("toYaml "):
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
     if words.startswith(("not ", "eq ")):
         return _condition(words, scope)
-    if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \.', words):
-        return _file(_value(including[1], scope) / including[2], scope)
+    if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \$', words):
+        return _file(_value(including[1], scope) / including[2], _Scope(scope.root, scope.root))
     if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):
         return {key: value for key, value in _value(omitting[1], scope).items() if key != omitting[2]}
-    if alone := re.fullmatch(r"\(list (\S+)\)", words):
-        return [_value(alone[1], scope)]
+    if listing := re.fullmatch(r'\(list (\S+)\)|prepend (\S+) ""', words):
+        return [_value(listing[1], scope)] if listing[1] else ["", *_value(listing[2], scope)]
     if splitting := re.fullmatch(r'\(splitn "(.)" 2 (\S+)\)\._([01])', words):
         return [*_value(splitting[2], scope).split(splitting[1], 1), ""][int(splitting[3])]
     if replacing := re.fullmatch(r'regexReplaceAll "(\S+)" (\S+) ""', words):
         return re.sub(replacing[1], "", _value(replacing[2], scope))
     if not _FIELDS.fullmatch(words):
         raise ValueError(f"the tiny renderer does not know `{words}`")
-    current: Any = scope
-    for part in filter(None, words.split(".")):
+    current: Any = scope.root if words.startswith("$") else scope.dot
+    for part in filter(None, words.lstrip("$").split(".")):
         current = current[part]  # a KeyError is a value that values.yaml does not have
     return current

@@ -13,7 +13,10 @@ from muster.api.meta import Wire
 from muster.config import settings
 from tests.support.factories import Raw
 
-FILLED_IN = {  # by the chart, from `name`, the namespace of the release and names of Secrets
+FILLED_IN = {  # by the chart, from `name`, the namespace of the release, `shards` and names of Secrets
+    "scheduling.shard.enabled",
+    "scheduling.shard.nodePoolLabelKey",
+    "scheduling.shard.partitionLabelValue",
     "leaderElection.leaseName",
     "leaderElection.leaseNamespace",
     "webhook.configurationName",
@@ -52,6 +55,12 @@ _OWN: Raw = {  # of the chart alone
         pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
     ),
     "replicas": {"type": "integer", "minimum": 0},
+    "shards": {  # a part of names of 63 characters
+        "type": "array",
+        "uniqueItems": True,
+        "items": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 24},
+    },
+    "nodePoolLabelKey": {"type": "string", "minLength": 1},
     "priorityClassName": {"type": "string", "pattern": f"^$|{_NAME}"},
     "resources": {"type": "object"},
     "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -86,7 +95,7 @@ def _section(kind: type[Wire], values: Raw, at: str) -> Raw:
     properties = {}
     for field in msgspec.structs.fields(kind):
         where = f"{at}.{field.encode_name}".lstrip(".")
-        if where not in FILLED_IN:
+        if where not in FILLED_IN and where != "scheduling.shard":
             inner = settings.struct_of(field)
             properties[field.encode_name] = (
                 _section(inner, values.get(field.encode_name, {}), where) if inner else _setting(field, where)

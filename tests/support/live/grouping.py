@@ -10,7 +10,7 @@ from typing import Any
 from muster.api import names
 from muster.api.objects import WATCHED_KINDS
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
-from muster.config.settings import PodGrouping
+from muster.config.settings import PodGrouping, ShardSettings
 from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import GroupingObserver
 from muster.embedded.cluster_store import ClusterStore
@@ -81,9 +81,10 @@ class GroupingWorld:
         cluster: Cluster | None = None,
         leadership: Leadership | None = None,
         observer: GroupingObserver | None = None,
+        shard: ShardSettings | None = None,
     ) -> AsyncIterator["LiveGrouper"]:
         """A grouper at work, until the block ends; a Crash of it is no failure of the test."""
-        live = LiveGrouper(self, cluster or self.memory, leadership, observer)
+        live = LiveGrouper(self, cluster or self.memory, leadership, observer, shard)
         others = asyncio.all_tasks()
         task = asyncio.create_task(live.run())
         try:
@@ -106,10 +107,11 @@ class LiveGrouper:
         cluster: Cluster,
         leadership: Leadership | None = None,
         observer: GroupingObserver | None = None,
+        shard: ShardSettings | None = None,
     ) -> None:
         self.world, self.cluster, self.cache = world, cluster, Cache()
         self.grouper = Grouper(
-            cluster, world.settings, ("muster",), self.cache.pod_group, leadership, observer=observer
+            cluster, world.settings, ("muster",), self.cache.pod_group, leadership, observer=observer, shard=shard
         )
 
     @property

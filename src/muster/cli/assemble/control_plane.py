@@ -25,7 +25,7 @@ from muster.cli.assemble.process import configure_service
 from muster.cli.assemble.servers import build_servers
 from muster.cli.shutdown import stop_on
 from muster.cli.tasks import Loop, Task
-from muster.config.settings import Config, LeaderElection
+from muster.config.settings import Config
 from muster.kube.client.http import Limits
 from muster.kube.cluster import Cluster
 from muster.observability.api_requests import count_requests
@@ -79,7 +79,7 @@ async def run(
         plane.scheduler.runner.tracers.append(tracer.export)
     election, loops = tasks.start(plane.election), tasks.start(plane.loops)
     stopping = asyncio.create_task(stop.wait(), name="stop")
-    log.info("muster runs", identity=identity, dry_run=settings.scheduling.dry_run)
+    log.info("muster runs", identity=identity, lease=settings.lease_name, dry_run=settings.scheduling.dry_run)
     try:
         done, _ = await asyncio.wait([stopping, *election, *loops], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopping}:
@@ -103,7 +103,7 @@ def build_control_plane(
 ) -> ControlPlane:
     """Tie scheduler, election and servers together; nothing runs yet, but the servers' sockets are open."""
     takes_part = settings.leader_election.enabled and not settings.scheduling.dry_run
-    leader = build_leader(settings.leader_election, cluster, identity) if takes_part else None
+    leader = build_leader(settings, cluster, identity) if takes_part else None
     groups = settings.grouping.enabled and not settings.scheduling.dry_run
     scheduler = Scheduler(
         cluster,
@@ -135,14 +135,15 @@ def build_control_plane(
     return ControlPlane(cluster, scheduler, leader, election, loops, writers)
 
 
-def build_leader(settings: LeaderElection, cluster: Cluster, identity: str) -> Leader:
+def build_leader(settings: Config, cluster: Cluster, identity: str) -> Leader:
     """A candidate for the lease of these settings."""
+    election = settings.leader_election
     terms = LeaseSettings(
         name=settings.lease_name,
-        namespace=settings.lease_namespace,
-        duration_seconds=float(settings.lease_seconds),
-        renew_seconds=float(settings.retry_seconds),
-        margin_seconds=float(settings.lease_seconds - settings.renew_deadline_seconds),
+        namespace=election.lease_namespace,
+        duration_seconds=float(election.lease_seconds),
+        renew_seconds=float(election.retry_seconds),
+        margin_seconds=float(election.lease_seconds - election.renew_deadline_seconds),
     )
     return Leader(cluster, identity, terms, time.monotonic, lambda: datetime.now(UTC))
 

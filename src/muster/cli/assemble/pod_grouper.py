@@ -24,6 +24,7 @@ def build_grouper(
         scheduler.wall,
         observer,
         settings.scheduling.namespaces,
+        settings.scheduling.shard,
     )
     scheduler.watched.listeners.append(grouper.handle)
     scheduler.yield_to(lambda: grouper.is_writing)

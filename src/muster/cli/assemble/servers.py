@@ -38,7 +38,8 @@ def build_servers(
     access: ClusterAccess,
 ) -> dict[str, Loop]:
     """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
-    has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
+    scheduling = settings.scheduling
+    has_webhook = settings.webhook.enabled and not scheduling.dry_run and scheduling.shard.serves_cluster
     authorize = build_metrics_access(settings.observability, cluster, scheduler.clock)
     sections = (settings.observability, settings.webhook) if has_webhook else (settings.observability,)
     first, *others = open_sockets(*sections)

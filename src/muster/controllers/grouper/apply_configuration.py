@@ -19,7 +19,6 @@ from muster.api.resources import POD_GROUPS
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 
-KEPT_LABELS = (names.QUEUE, names.NODE_POOL)
 _MAPS_OF_TEXT = ("metadata.labels", "metadata.annotations")  # their keys stand unquoted at the end of a path
 ItemsByName = dict[int, dict[str, Any]]  # by the identity of their list: another manager may own 10,000 of them
 _STEP = re.compile(r'\.(?P<field>[^.\[]+)|\[name="(?P<name>[^"]*)"\]')
@@ -31,12 +30,13 @@ def with_digest(desired: PodGroup) -> PodGroup:
     return replace(desired, metadata=replace(desired.metadata, annotations=annotations))
 
 
-def keep_existing(desired: PodGroup, existing: PodGroup | None) -> PodGroup:
+def keep_existing(desired: PodGroup, existing: PodGroup | None, pool_label: str = names.NODE_POOL) -> PodGroup:
     """The PodGroup with the queue, and the labels of queue and node pool, that the existing one has."""
     if existing is None:
         return desired
-    labels = {name: text for name, text in desired.metadata.labels.items() if name not in KEPT_LABELS}
-    labels |= {name: existing.metadata.labels[name] for name in KEPT_LABELS if name in existing.metadata.labels}
+    kept = (names.QUEUE, pool_label)
+    labels = {name: text for name, text in desired.metadata.labels.items() if name not in kept}
+    labels |= {name: existing.metadata.labels[name] for name in kept if name in existing.metadata.labels}
     return replace(
         desired,
         metadata=replace(desired.metadata, labels=labels),

@@ -17,7 +17,7 @@ from muster.api.core import Pod
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
-from muster.config.settings import PodGrouping
+from muster.config.settings import PodGrouping, ShardSettings
 from muster.controllers.grouper.apply_configuration import keep_existing, with_digest
 from muster.controllers.grouper.assigner import Assigner
 from muster.controllers.grouper.gang_record import (
@@ -33,6 +33,7 @@ from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, 
 from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.controllers.grouper.other_groupers import chosen_by_another
+from muster.controllers.grouper.shard_scope import ShardScope
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
 from muster.grouping.pod_reader import pod_of
@@ -68,6 +69,7 @@ class Grouper:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         observer: GroupingObserver | None = None,
         namespaces: Collection[str] = (),
+        shard: ShardSettings | None = None,
     ) -> None:
         self._settings, self._pod_group, self._clock = settings, pod_group, clock
         self._leadership: Leadership = leadership or AlwaysLeading()
@@ -75,6 +77,7 @@ class Grouper:
         self.assigner = Assigner(
             cluster, settings.resources, schedulers, settings.rules, clock, self._assigned, namespaces
         )
+        self._scope = ShardScope(shard or ShardSettings(), pod_group, self.assigner.members)
         self._writer = GroupingWriter(
             cluster, self._leadership, WRITE_SECONDS, settings.write_concurrency, self._observer.grouping_written
         )
@@ -84,7 +87,7 @@ class Grouper:
         self._gangs: WorkQueue[str] = WorkQueue()
         self._records: dict[str, GangRecord] = {}
         self._term = self._leadership.term
-        self._versions: dict[str, tuple[str, int, str]] = {}  # of PodGroups: uid, generation and digest
+        self._versions: dict[str, tuple[str, int, str, str]] = {}  # of PodGroups: uid, generation, digest and pool
         self._classes: set[str] = set()
 
     @property
@@ -135,7 +138,7 @@ class Grouper:
     def _is_left_alone(self, pod: WorkloadPod) -> bool:
         """Whether another grouper chose the PodGroup of a pod of ours, which then says so."""
         why = chosen_by_another(pod.metadata, self._pod_group)
-        if why is not None and self._leadership.leading:
+        if why is not None and self._leadership.leading and self._scope.reports(pod.metadata):
             self.reports.add(pod.metadata, why, False, self._leadership.term)
         return why is not None
 
@@ -146,7 +149,8 @@ class Grouper:
                 meta = raw["metadata"]
                 notes = meta.get("annotations") or {}
                 gang = "/".join(identity(raw))
-                version = meta.get("uid", ""), meta.get("generation", 0), notes.get(names.GROUPING, "")
+                pool = (meta.get("labels") or {}).get(self._scope.pool_label, "")
+                version = meta.get("uid", ""), meta.get("generation", 0), notes.get(names.GROUPING, ""), pool
                 if self._versions.get(gang) == version:
                     return
                 self._versions[gang] = version
@@ -207,16 +211,16 @@ class Grouper:
         return self._term
 
     def _report(self, member: GroupedPod) -> None:
-        if not self._leadership.leading or member.pod.is_finished:
+        meta, term = member.pod.metadata, self._leadership.term
+        if not self._leadership.leading or member.pod.is_finished or not self._scope.reports(meta, member.gang):
             return
-        term = self._leadership.term
         match member.placing:
             case Ungrouped() as why:
                 self._observer.pod_ungrouped(why.reason)
                 self._say(member, why, term)
             case Assignment(notes=notes):
                 for note in notes:
-                    self.reports.add(member.pod.metadata, note, False, term)
+                    self.reports.add(meta, note, False, term)
             case None:
                 pass
         if member.kept_because is not None and member.kept_because.reason not in GOING:
@@ -242,13 +246,13 @@ class Grouper:
         while True:
             await asyncio.sleep(UNREAD_SECONDS / 2)
             for member in self.assigner.unread(self._clock() - UNREAD_SECONDS):
-                if self._leadership.leading:
+                if self._leadership.leading and self._scope.reports(member.pod.metadata, member.gang):
                     why = self.assigner.owners.problem_of(member.kind_awaited)
                     self._say(member, unread_owner(member.kind_awaited, why), self._begin_term())
 
     async def _reconcile(self, gang: str) -> bool:
         """Whether the gang is written as it should be; otherwise it comes again after a while."""
-        if not self._leadership.leading:
+        if not self._leadership.leading or not self._scope.has_gang(gang):
             return True
         term = self._begin_term()
         record = self._records.setdefault(gang, GangRecord())
@@ -296,7 +300,8 @@ class Grouper:
         """The PodGroup of a gang; None: an internal error, which must not stop other gangs."""
         members = self.assigner.members.of_gang(gang)
         try:
-            return with_digest(build_pod_group(representative(active), frozenset(leaves_of(members)), self._classes))
+            leaves = frozenset(leaves_of(members))
+            return with_digest(build_pod_group(representative(active), leaves, self._classes, self._scope.pool_label))
         except Exception:
             log.exception("gang not grouped", gang=gang)
             self._observer.grouping_failed("InternalError")
@@ -307,7 +312,9 @@ class Grouper:
         desired, existing = self._desired(gang, members), self._pod_group(gang)
         if desired is None or record.is_applied(desired, existing, self._clock()):
             return True
-        outcome = await self._writer.apply(keep_existing(desired, existing), record.yielded, term)
+        outcome = await self._writer.apply(
+            keep_existing(desired, existing, self._scope.pool_label), record.yielded, term
+        )
         if isinstance(outcome, RefusedPodGroup):
             self._refused(desired, outcome.message, members, record, existing, term)
             return False

@@ -40,11 +40,12 @@ def build_operator(
     leadership: Leadership | None,
     schedulers: Sequence[str],
     is_binding: Callable[[], bool] = lambda: False,
+    pool_label: str = names.NODE_POOL,
 ) -> ControllerRuntime:
     """Grove's controllers; `handle` has to get every event of the kinds in `FED`. Statuses wait for bindings."""
     return ControllerRuntime(
         cluster,
-        controllers_of(settings, schedulers),
+        controllers_of(settings, schedulers, pool_label),
         lambda: datetime.now(UTC),
         leadership,
         FED,
@@ -66,12 +67,14 @@ def log_problem(resource: Resource, problem: ApiError | None) -> None:
         log.warning("watch is lost", resource=resource.plural, reason=problem.reason, what=problem.message)
 
 
-def controllers_of(settings: GroveOperator, schedulers: Sequence[str]) -> Mapping[Resource, Controller]:
+def controllers_of(
+    settings: GroveOperator, schedulers: Sequence[str], pool_label: str = names.NODE_POOL
+) -> Mapping[Resource, Controller]:
     """The controllers of a mode; beside another operator they concern pods of these schedulers."""
     if settings.mode != "operator":
-        return bridge(schedulers)
+        return bridge(schedulers, pool_label)
     own = CliqueSettings(scheduler_name=schedulers[0])
-    return operator(replace(own, startup_image=settings.startup_image) if settings.startup_image else own)
+    return operator(replace(own, startup_image=settings.startup_image) if settings.startup_image else own, pool_label)
 
 
 def kept(schedulers: Container[str], resource: Resource, stored: StoredObject) -> Raw | None:

@@ -46,7 +46,7 @@ def group_objects(objects: Objects, settings: GroupingSettings = DEFAULTS) -> Gr
     placed = [one for one in placed if isinstance(one.placing, Assignment) or gang_of(one.pod) not in existing]
     placed += [_place(pod, index, settings, is_planned=True) for pod in future.pods if _is_grouped(pod, settings)]
     made = {workload_of(manifest.raw) for manifest in manifests if manifest.kind in settings.makers}
-    gangs = plan_gangs(placed, objects, made)
+    gangs = plan_gangs(placed, objects, made, settings.pool_label)
     return GroupedObjects(
         _with_gangs(objects, future.pods, placed, gangs),
         gangs,

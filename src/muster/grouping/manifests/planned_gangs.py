@@ -26,7 +26,10 @@ class PlacedPod(Struct, frozen=True):
 
 
 def plan_gangs(
-    placed: Iterable[PlacedPod], objects: Objects, made: Collection[Workload] = ()
+    placed: Iterable[PlacedPod],
+    objects: Objects,
+    made: Collection[Workload] = (),
+    pool_label: str = names.NODE_POOL,
 ) -> tuple[PlannedGang, ...]:
     """Every gang that pods join, by namespace and name. `made`: workloads all of whose pods are made here."""
     members: dict[tuple[str, str], list[tuple[PlacedPod, Assignment]]] = {}
@@ -37,7 +40,8 @@ def plan_gangs(
     classes = frozenset(group.metadata.name for group in objects.priority_classes)
     existing = {key(group.metadata): group for group in objects.pod_groups}
     return tuple(
-        _gang(members[place], existing.get("/".join(place)), classes, place[0], made) for place in sorted(members)
+        _gang(members[place], existing.get("/".join(place)), classes, place[0], made, pool_label)
+        for place in sorted(members)
     )
 
 
@@ -47,11 +51,12 @@ def _gang(
     classes: frozenset[str],
     namespace: str,
     made: Collection[Workload],
+    pool_label: str,
 ) -> PlannedGang:
     """As the live loop builds it: the first pod by name speaks where the owner is silent."""
     first, assignment = min(members, key=lambda member: member[0].pod.metadata.name)
     pods = Counter(assignment_.gang.leaf for _, assignment_ in members)
-    desired = build_pod_group(assignment, pods, classes)
+    desired = build_pod_group(assignment, pods, classes, pool_label)
     desired = replace(desired, metadata=replace(desired.metadata, namespace=namespace))
     if existing is not None:
         desired = _kept(existing, desired, has_new_pods=any(one.is_planned for one, _ in members))

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from muster.api.names import NODE_POOL
 from muster.api.resources import Resource
 from muster.grouping.owners import Missing
 from muster.grouping.table import KINDS, KindRule
@@ -22,6 +23,7 @@ class GroupingSettings(Struct, frozen=True):
     rules: tuple[KindRule, ...] = ()  # of a user's own kinds
     listed: frozenset[str] | None = None  # resources of owners that are read; None: all that have a rule
     own_controllers: tuple[Controller, ...] = ()  # of a user's own kinds
+    pool_label: str = NODE_POOL  # of workloads and pods: names the shard of their PodGroups
     is_live: bool = False  # owners were looked for in a live cluster, too
     unread: Mapping[GroupKind, Missing] = {}  # owners there that could not be read, and why
 

@@ -8,8 +8,10 @@ announces.
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 
+from muster.api import names
 from muster.api.resources import (
     CLUSTER_TOPOLOGY_BINDINGS,
     NODES,
@@ -61,7 +63,7 @@ WATCHED_BESIDE = (
 WATCHED = (*WATCHED_BESIDE, POD_GANGS)
 
 
-def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
+def reconcile(gang: Raw, children: Children, now: datetime, pool_label: str = names.NODE_POOL) -> Reconciliation:
     """References pods, makes the PodGroup, and lifts the gates of all pods, or says what they wait for."""
     if is_terminating(gang):
         return Reconciliation()
@@ -77,7 +79,7 @@ def reconcile(gang: Raw, children: Children, now: datetime) -> Reconciliation:
     update = references_update(gang, cliques)
     actions = chain(
         (update,) if update else (),
-        () if flaw else _pod_group_actions(gang, cliques, children),
+        () if flaw else _pod_group_actions(gang, cliques, children, pool_label),
         pinned_elsewhere(cliques, base, children) if isinstance(base, dict) else (),
         (lift_gate(pod, labels) for pod in gated) if hold is None else say_waiting(gated, hold, now),
     )
@@ -103,11 +105,13 @@ def _find_pin(base: Raw | GateHold | None, cliques: Sequence[GangClique], childr
     return unscheduled_base(base, children) or find_pin(base, cliques, children)
 
 
-def _pod_group_actions(gang: Raw, cliques: Sequence[GangClique], children: Children) -> Iterator[Action]:
+def _pod_group_actions(
+    gang: Raw, cliques: Sequence[GangClique], children: Children, pool_label: str
+) -> Iterator[Action]:
     """A gang is decided only when its pods were all there once, or are enough for every minimum."""
     is_decided = own_pod_group(gang, children) is not None or is_initialized(gang, cliques)
     if is_decided or all(clique.is_covered for clique in cliques):
-        yield from pod_group_actions(gang, cliques, _topology(gang, cliques, children), children)
+        yield from pod_group_actions(gang, cliques, _topology(gang, cliques, children), children, pool_label)
 
 
 def _topology(gang: Raw, cliques: Sequence[GangClique], children: Children) -> str:
@@ -129,16 +133,18 @@ def _status(state: ObservedGang, children: Children, now: datetime) -> Raw:
 # beside another operator --------------------------------------------------------------------------------------------
 
 
-def bridge_controller(schedulers: Collection[str]) -> Controller:
+def bridge_controller(schedulers: Collection[str], pool_label: str = names.NODE_POOL) -> Controller:
     """The controller beside another operator of Grove, for pods of these schedulers."""
 
     def bridge(gang: Raw, children: Children, now: datetime) -> Reconciliation:
-        return reconcile_beside(gang, children, now, schedulers)
+        return reconcile_beside(gang, children, now, schedulers, pool_label)
 
     return Controller(POD_GANGS, bridge, (POD_GROUPS,), failed=failed, watches=WATCHED_BESIDE, related=related)
 
 
-def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: Collection[str]) -> Reconciliation:
+def reconcile_beside(
+    gang: Raw, children: Children, now: datetime, schedulers: Collection[str], pool_label: str = names.NODE_POOL
+) -> Reconciliation:
     """Makes the PodGroup, marks and pins pods of ours and reports; a gang that has none is left alone (N6)."""
     cliques = read_referenced(gang, children)
     pod_group = own_pod_group(gang, children)
@@ -148,7 +154,7 @@ def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: C
     flaw = unbridgeable(gang, cliques, children)
     base = base_of(gang, cliques, children)
     actions = chain(
-        () if flaw else _pod_group_actions(gang, cliques, children),
+        () if flaw else _pod_group_actions(gang, cliques, children, pool_label),
         membership_actions(gang, cliques, schedulers),
         pin_actions(base, cliques, schedulers, children),
     )
@@ -157,4 +163,10 @@ def reconcile_beside(gang: Raw, children: Children, now: datetime, schedulers: C
     return bounded(actions, _count(cliques), _status(state, children, now))
 
 
-CONTROLLER = Controller(POD_GANGS, reconcile, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)
+def build_controller(pool_label: str = names.NODE_POOL) -> Controller:
+    """The controller beside muster's own operator; `pool_label` names the shard of a set."""
+    decide = partial(reconcile, pool_label=pool_label)
+    return Controller(POD_GANGS, decide, (POD_GROUPS,), failed=failed, watches=WATCHED, related=related)
+
+
+CONTROLLER = build_controller()

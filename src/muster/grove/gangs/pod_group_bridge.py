@@ -43,7 +43,9 @@ def unbridgeable(gang: Raw, cliques: Iterable[GangClique], children: Children) -
     return None
 
 
-def pod_group_actions(gang: Raw, cliques: Sequence[GangClique], topology: str, children: Children) -> Iterator[Action]:
+def pod_group_actions(
+    gang: Raw, cliques: Sequence[GangClique], topology: str, children: Children, pool_label: str = names.NODE_POOL
+) -> Iterator[Action]:
     """Creates the PodGroup, or brings it in step; removes it where every clique is scaled to zero."""
     stored = own_pod_group(gang, children)
     if stored is not None and not is_bridged(stored):
@@ -54,7 +56,7 @@ def pod_group_actions(gang: Raw, cliques: Sequence[GangClique], topology: str, c
         return
     desired = build_pod_group(gang, leaves, topology, children)
     if stored is None:
-        yield Create(POD_GROUPS, desired)
+        yield Create(POD_GROUPS, _in_pool(desired, gang, children, pool_label))
     elif patch := _difference(stored, desired):
         yield Update(POD_GROUPS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
 
@@ -72,6 +74,14 @@ def build_pod_group(gang: Raw, leaves: Sequence[GangClique], topology: str, chil
     spec = {field: value for field, value in spec.items() if value}
     name = text(gang, "metadata.name")
     return child(gang, POD_GROUPS, name, spec, labels=labels_of(gang), annotations={names.BRIDGED: "true"})
+
+
+def _in_pool(desired: Raw, gang: Raw, children: Children, pool_label: str) -> Raw:
+    """With the label of the set's pool of nodes; a PodGroup that exists keeps its pool, as users may move it."""
+    pool = labels_of(gang).get(pool_label, "") or _shared_label(_set_of(gang, children), pool_label)
+    if pool:
+        desired["metadata"]["labels"] = {**desired["metadata"]["labels"], pool_label: pool}
+    return desired
 
 
 def _difference(stored: Raw, desired: Raw) -> Raw:
@@ -152,14 +162,18 @@ def _is_set(owner: Raw) -> bool:
 
 def queue_of(pcs: Raw | None) -> str:
     """The queue of a set: its label, else its annotation, else the one that its cliques share; empty: the default."""
-    if stated := _queue(mapping(pcs, "metadata")):
+    return _shared_label(pcs, names.QUEUE)
+
+
+def _shared_label(pcs: Raw | None, name: str) -> str:
+    if stated := _stated(mapping(pcs, "metadata"), name):
         return stated
-    shared = {_queue(clique) for clique in items(pcs, "spec.template.cliques")} - {""}
+    shared = {_stated(clique, name) for clique in items(pcs, "spec.template.cliques")} - {""}
     return shared.pop() if len(shared) == 1 else ""
 
 
-def _queue(metadata: Raw) -> str:
-    return texts(metadata, "labels").get(names.QUEUE, "") or texts(metadata, "annotations").get(names.QUEUE, "")
+def _stated(metadata: Raw, name: str) -> str:
+    return texts(metadata, "labels").get(name, "") or texts(metadata, "annotations").get(name, "")
 
 
 def _label(name: str, gang: Raw, owner: Raw | None) -> str:

@@ -4,9 +4,10 @@ Fields that muster does not read are dropped when an object is decoded, and equa
 snapshot is equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
+from operator import is_
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,8 +23,9 @@ from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorE
 from muster.kube.stored_object import StoredObject, identity, read_object
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
-from muster.validation.pods.membership import OURS
+from muster.validation.pods.membership import OURS, gang_of
 from muster.validation.pods.pods_by_gang import PodsByGang
+from muster.validation.shard import Shard
 
 COUNTED = (Pod, PodGroup)  # one by one, as they change
 
@@ -33,13 +35,20 @@ def _all(_object: Pod | PodGroup) -> bool:
 
 
 class Cache:
-    """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots.
+    """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots, `shard` which nodes.
 
     Pods for other schedulers are in them, too: they use resources, and gangs that wait for them report it (N6).
     """
 
-    def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all, schedulers: Collection[str] = OURS) -> None:
-        self._ours = ours
+    def __init__(
+        self,
+        ours: Callable[[Pod | PodGroup], bool] = _all,
+        schedulers: Collection[str] = OURS,
+        shard: Shard | None = None,
+    ) -> None:
+        self._ours, self._shard = ours, shard
+        self._of_shard: dict[type[Wire], tuple[tuple[Wire, ...], tuple[Wire, ...]]] = {}  # listed, and what it has
+        self._moved_nodes: set[str] = set()  # came to the shard, or left it, since the last fold
         self._stored: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in WATCHED_KINDS.values()}
         self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is stored, as values that were returned
         self._objects: Objects | None = None
@@ -79,8 +88,28 @@ class Cache:
                     listener(_as_pod(before), _as_pod(after))
             if struct in self._unfolded:
                 self._unfolded[struct][name] = None
+            if self._shard is not None:
+                self._note_shard(self._shard, name, before, after)
             self.version += 1
         return has_changed
+
+    def _note_shard(self, shard: Shard, name: tuple[str, str], before: Wire | None, after: Wire | None) -> None:
+        """Which pods come to the shard or leave it by this change; one that concerns other shards alone is an echo."""
+        states = [each for each in (before, after) if each is not None]
+        if isinstance(states[0], Pod):
+            self.echo = self.echo or not any(self._has_pod(shard, pod) for pod in states if isinstance(pod, Pod))
+        elif isinstance(states[0], Node | Queue | PodGroup):
+            has = [shard.has(each.metadata.labels) for each in states if isinstance(each, Node | Queue | PodGroup)]
+            self.echo = self.echo or not any(has)
+            if isinstance(states[0], PodGroup) and (len(has) == 1 or has[0] != has[1]):
+                self._unfolded[Pod] |= dict.fromkeys(map(_split, self._pods_by_gang.names(_to_key(name))))
+            elif isinstance(states[0], Node) and any(has) and not (len(has) > 1 and all(has)):
+                self._moved_nodes.add(name[1])
+
+    def _has_pod(self, shard: Shard, pod: Pod) -> bool:
+        gang = gang_of(pod)
+        group = self.pod_group(gang) if gang is not None else None
+        return shard.has_pod(pod, group, self.node(pod.spec.node_name) if pod.spec.node_name else None)
 
     def _is_expected(self, before: Wire, after: Wire) -> bool:
         """Whether the last snapshot had the pod like this already, or only fields that muster writes have changed."""
@@ -112,6 +141,12 @@ class Cache:
     def pod(self, name: str) -> Pod | None:
         """A pod by namespace/name, as the last event had it."""
         return _as_pod(self._stored[Pod].get(_split(name)))
+
+    def may_bind_to(self, name: str) -> bool:
+        """Whether a node is there, of the shard, and takes pods, as the last event had it."""
+        node = self.node(name)
+        is_there = node is not None and (self._shard is None or self._shard.has(node.metadata.labels))
+        return is_there and node is not None and not node.spec.unschedulable
 
     def node(self, name: str) -> Node | None:
         """A node by name, as the last event had it."""
@@ -155,6 +190,10 @@ class Cache:
         return any(self._unfolded.values())
 
     def _forward_changes(self, limit: int | None) -> None:
+        if self._moved_nodes:
+            on_moved = (name for name, pod in self._pods() if pod.spec.node_name in self._moved_nodes)
+            self._unfolded[Pod] |= dict.fromkeys(on_moved)
+            self._moved_nodes = set()
         for struct, forward in ((PodGroup, self._forward_group), (Pod, self._forward_pod)):
             for name in list(islice(self._unfolded[struct], limit)):
                 del self._unfolded[struct][name]
@@ -163,27 +202,50 @@ class Cache:
     @property
     def _rest(self) -> Objects:
         """Everything but pods and PodGroups."""
-        return self._select(struct for struct in self._stored if struct not in COUNTED)
+        rest = self._select(struct for struct in self._stored if struct not in COUNTED)
+        if self._shard is None:
+            return rest
+        fields: dict[str, Any] = {FIELDS[struct]: self._list_shard(self._shard, struct) for struct in (Node, Queue)}
+        return replace(rest, **fields)
 
     def _select(self, structs: Iterable[type[Wire]]) -> Objects:
         """The objects of these kinds, as a value."""
         fields: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in structs}
         return Objects(**fields)
 
+    def _list_shard(self, shard: Shard, struct: type[Node] | type[Queue]) -> tuple[Wire, ...]:
+        """What the shard has of a kind; the same value for as long as nothing of it changes."""
+        listed, (known, before) = self._list(struct), self._of_shard.get(struct, ((), ()))
+        if listed is known:
+            return before
+        after = tuple(each for each in listed if isinstance(each, struct) and shard.has(each.metadata.labels))
+        is_same = len(after) == len(before) and all(map(is_, after, before))
+        self._of_shard[struct] = listed, before if is_same else after
+        return self._of_shard[struct][1]
+
     def _forward_pod(self, name: str) -> None:
         stored = self.pod(name)
         pod = self._assumed.get(name, stored)
-        if stored is not None and pod is not None and self._ours(pod):
+        if stored is not None and pod is not None and self._is_read(pod):
             self._incremental.put(pod)
         else:
             self._incremental.drop(name)
 
     def _forward_group(self, name: str) -> None:
         group = self.pod_group(name)
-        if group is not None and self._ours(group):
+        if group is not None and self._is_read(group):
             self._incremental.put_group(group)
         else:
             self._incremental.drop_group(name)
+
+    def _is_read(self, item: Pod | PodGroup) -> bool:
+        """Whether snapshots have a pod or a PodGroup."""
+        if self._shard is None or not self._ours(item):
+            return self._ours(item)
+        return self._has_pod(self._shard, item) if isinstance(item, Pod) else self._shard.has(item.metadata.labels)
+
+    def _pods(self) -> Iterator[tuple[tuple[str, str], Pod]]:
+        return ((name, pod) for name, pod in self._stored[Pod].items() if isinstance(pod, Pod))
 
 
 def _as_pod(stored: Wire | None) -> Pod | None:

@@ -28,7 +28,7 @@ def group_workloads(objects: Objects, settings: GroupingSettings = DEFAULTS) -> 
 
     InputError: a manifest that cannot be read, or is too large. Refused: a PodCliqueSet that is invalid.
     """
-    expanded = expand_sets(objects, tuple(settings.schedulers))
+    expanded = expand_sets(objects, tuple(settings.schedulers), settings.pool_label)
     grouped = group_objects(expanded.objects, settings)
     if not expanded.parts:
         return grouped

@@ -45,11 +45,11 @@ class StagedPlan(Struct, frozen=True, eq=False):
 
 def plan_in_stages(objects: Objects, now: datetime, policy: Policy) -> StagedPlan:
     """What a cycle decides, and what the next one decides about scaled gangs."""
-    snapshot = take(objects, now, policy.scheduler_names)
+    snapshot = take(objects, now, policy.scheduler_names, policy.shard)
     decided = cycle.plan(snapshot, policy)
     lifted = lift_gates(objects, decided)
     if any(gang.is_lifted for gang in lifted.gangs.values()):
-        snapshot = take(lifted.objects, now, policy.scheduler_names)
+        snapshot = take(lifted.objects, now, policy.scheduler_names, policy.shard)
         placed = frozenset(binding.key for binding in (*decided.bindings, *decided.nominations))
         later = replace(policy, untouchable=policy.untouchable | placed)
         decided = with_scaled(decided, cycle.plan(snapshot, later), lifted.gangs)

@@ -37,6 +37,7 @@ from muster.grove.table import operator
 from muster.validation.check import check, errors
 from muster.validation.context import ValidationContext
 from muster.workloads.expansion import PLANNED, Expansion, expand_objects
+from muster.workloads.types import Controller
 
 Raw = dict[str, Any]
 Place = tuple[str, str]  # namespace and name
@@ -60,7 +61,7 @@ def is_grove(other: OtherObject) -> bool:
     return other.kind in _KINDS
 
 
-def expand_sets(objects: Objects, schedulers: Sequence[str]) -> SetObjects:
+def expand_sets(objects: Objects, schedulers: Sequence[str], pool_label: str = names.NODE_POOL) -> SetObjects:
     """The objects with all that becomes of their PodCliqueSets. Refused: a set that is invalid."""
     grove = [other for other in objects.others if is_grove(other)]
     if not grove:
@@ -72,7 +73,8 @@ def expand_sets(objects: Objects, schedulers: Sequence[str]) -> SetObjects:
     if not sets and not bindings:
         return SetObjects(plain, tuple(other.raw for other in grove), existing=existing)
     _refuse_invalid(sets, objects)
-    expansion = _expand(objects, grove, sets, schedulers)
+    settings = CliqueSettings(scheduler_name=next(iter(schedulers), names.DEFAULT_SCHEDULER))
+    expansion = _expand(objects, grove, sets, operator(settings, pool_label))
     return _settled(plain, grove, sets, expansion, existing)
 
 
@@ -94,7 +96,10 @@ def _refuse_invalid(sets: Iterable[OtherObject], objects: Objects) -> None:
 
 
 def _expand(
-    objects: Objects, grove: Sequence[OtherObject], sets: Sequence[OtherObject], schedulers: Sequence[str]
+    objects: Objects,
+    grove: Sequence[OtherObject],
+    sets: Sequence[OtherObject],
+    controllers: Mapping[Resource, Controller],
 ) -> Expansion:
     names_ = {place_of(other.raw) for other in sets}
     parts = [other.raw for other in grove if _is_part(other, names_)]
@@ -105,9 +110,8 @@ def _expand(
         *(_typed(TOPOLOGIES, encode(topology)) for topology in objects.topologies),
         *(_typed(POD_GROUPS, encode(group)) for group in objects.pod_groups if group.metadata.owner_references),
     )
-    settings = CliqueSettings(scheduler_name=next(iter(schedulers), names.DEFAULT_SCHEDULER))
     try:
-        return expand_objects([*around, *parts, *pods], operator(settings))
+        return expand_objects([*around, *parts, *pods], controllers)
     except InputError as error:
         more = f" and {len(sets) - 1} more" if len(sets) > 1 else ""
         raise InputError(f"{sets[0].where}{more}: {error.message}", hint=error.hint) from None

@@ -198,10 +198,10 @@ def wanted_in(cache: Cache, assumed_pods: AssumedPods) -> Callable[[Binding, str
     """Whether a binding may be sent again, as far as the cache knows: the plan that decided it may be out of date."""
 
     def is_wanted(binding: Binding, uid: str) -> bool:
-        pod, node = cache.pod(binding.key), cache.node(binding.node)
+        pod = cache.pod(binding.key)
         waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
         in_gang = cache.pod_group(binding.gang) is not None and not assumed_pods.is_evicted(binding.key, uid)
-        return waits and in_gang and node is not None and not node.spec.unschedulable
+        return waits and in_gang and cache.may_bind_to(binding.node)
 
     return is_wanted
 

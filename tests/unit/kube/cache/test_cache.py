@@ -15,6 +15,7 @@ from muster.api import resources
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.decoding import decode
 from muster.api.meta import Wire
+from muster.api.names import NODE_POOL
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -28,6 +29,7 @@ from muster.model.incremental import incremental_snapshot
 from muster.model.inter_pod_rules import selected_label_keys
 from muster.model.snapshot import Snapshot, take, visible_labels
 from muster.planning.cycle import plan
+from muster.validation.shard import Shard
 from tests.support.live.objects import RACK, gpu_node, gpu_pod, group, leaf, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -365,6 +367,27 @@ def test_the_cache_equals_the_cluster(
         snapshot, whole = cache.snapshot(NOW), take(_objects(final), NOW, names)
         slim = {name: PodInterner().intern(one) for name, one in whole.pods.items()}
         assert _differ(snapshot, replace(whole, pods=slim)) == []
+
+
+SHARDS = (Shard(), Shard("a"), Shard("b"))
+
+
+@settings(max_examples=200)
+@given(NEWS, st.lists(st.sampled_from(["", "a", "a", "b"]), min_size=30, max_size=30))
+def test_the_cache_of_a_shard_equals_the_shard(history: History, pools: list[str]) -> None:
+    """After any events, with nodes, gangs and queues that move between pools: as `take` of the shard's objects."""
+    caches = [Cache(shard=shard) for shard in SHARDS]
+    for ((struct, raw), word, look), pool in zip(history, pools, strict=False):
+        labels = {**raw["metadata"].get("labels", {}), **({NODE_POOL: pool} if pool else {})}
+        event = news_of({**raw, "metadata": {**raw["metadata"], "labels": labels}}, word)
+        for cache, shard in zip(caches, SHARDS, strict=True):
+            before = cache.snapshot(NOW)
+            cache.handle(struct, event)
+            if look:
+                cache.fold(2)
+                after = cache.snapshot(NOW)
+                assert _differ(after, take(cache.objects, NOW, shard=shard)) == []
+                assert not cache.echo or _differ(before, after) == [], "a plan is due"
 
 
 @settings(max_examples=150)
