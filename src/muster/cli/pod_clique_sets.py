@@ -3,6 +3,8 @@
 import os
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from muster import facade
 from muster.cli import inputs, printing
 from muster.config.settings import Config
@@ -50,7 +52,8 @@ def show_explanation(named: SetName, files: tuple[str, ...], form: str, config: 
     scheduling = config.scheduling
     policy = facade.Policy(scheduler_names=scheduling.scheduler_names, shard=scheduling.shard.chosen)
     plan = facade.plan(grouped.objects, policy, grouping=inputs.grouping_settings(config))
-    return _show(named, form, plan.set_situation(policy.scheduler_names), "SetExplanation")
+    situation = replace(plan.set_situation(policy.scheduler_names), parts=grouped.parts)  # they were grouped here
+    return _show(named, form, situation, "SetExplanation")
 
 
 def _load(files: tuple[str, ...], config: Config, most_mib: int) -> GroupedObjects:
