@@ -40,8 +40,8 @@ from muster.cli.assemble.process import tune
 from muster.config.settings import Config, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
-from muster.observability.asgi_server import listen
 from muster.observability.metrics import Metrics
+from muster.observability.serving.asgi_server import listen
 from muster.validation.context import ValidationContext
 from muster.validation.pods.membership import gang_of
 from muster.webhook import admission, handlers

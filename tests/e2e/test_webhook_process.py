@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.observability.asgi_server import listen
+from muster.observability.serving.asgi_server import listen
 from tests.e2e.local_run import LocalRun, is_gone, local_run
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="processes are read from /proc")

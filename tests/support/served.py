@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from muster.observability.asgi_server import LIMITS, AsgiServer, listen
-from muster.observability.connection_table import ConnectionLimits
+from muster.observability.serving.asgi_server import LIMITS, AsgiServer, listen
+from muster.observability.serving.connection_table import ConnectionLimits
 
 
 @asynccontextmanager

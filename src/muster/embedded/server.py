@@ -16,8 +16,8 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, now, server_context
 from muster.errors import InputError
 from muster.kube.temporary_folder import temporary_folder
-from muster.observability.asgi_server import AsgiServer, listen
-from muster.observability.connection_table import ConnectionLimits
+from muster.observability.serving.asgi_server import AsgiServer, listen
+from muster.observability.serving.connection_table import ConnectionLimits
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # clients reuse a connection after a pause: kubectl drain after 5 s, others after 30; most connections are watches

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec import Struct
 
-from muster.observability.x509 import builder, usage, x509_name
+from muster.observability.serving.x509 import builder, usage, x509_name
 
 VALID_DAYS = 365
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 PLAN_PHASES = ("allocate", "relocate", "release", "explain")
 
 
-class Phase(Struct, frozen=True):
+class CyclePhase(Struct, frozen=True):
     """One part of a cycle; phases follow each other without a gap."""
 
     name: str
@@ -20,7 +20,7 @@ class CycleTrace(Struct, frozen=True):
     """A cycle that has ended."""
 
     began: datetime
-    phases: tuple[Phase, ...]
+    phases: tuple[CyclePhase, ...]
     attributes: dict[str, int | bool | str]
 
     @property
@@ -36,7 +36,7 @@ class CyclePhases:
         self._began, self._clock = began, clock
         self._start = clock()
         self._current: tuple[str, float] | None = None
-        self._phases: list[Phase] = []
+        self._phases: list[CyclePhase] = []
 
     def begin(self, name: str) -> None:
         """A phase begins, and the one before it ends."""
@@ -51,5 +51,5 @@ class CyclePhases:
     def _end(self) -> None:
         if self._current is not None:
             name, began = self._current
-            self._phases.append(Phase(name, began - self._start, self._clock() - began))
+            self._phases.append(CyclePhase(name, began - self._start, self._clock() - began))
             self._current = None

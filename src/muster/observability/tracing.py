@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muster import __version__
 from muster.config.settings import Tracing
 from muster.errors import InputError
-from muster.observability.cycle_trace import PLAN_PHASES, CycleTrace, Phase
+from muster.observability.cycle_trace import PLAN_PHASES, CyclePhase, CycleTrace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -58,15 +58,15 @@ class CycleTracer:
         """Exports what waits, for a bounded time; to be called at the end, beside the event loop."""
         self._provider.force_flush(int(FLUSH_SECONDS * 1000))
 
-    def _add(self, phase: Phase, began: int, context: Any) -> None:
+    def _add(self, phase: CyclePhase, began: int, context: Any) -> None:
         self._tracer.start_span(phase.name, context=context, start_time=began + _begin(phase)).end(began + _end(phase))
 
 
-def _begin(phase: Phase) -> int:
+def _begin(phase: CyclePhase) -> int:
     return round(phase.began * NANOSECONDS)
 
 
-def _end(phase: Phase) -> int:
+def _end(phase: CyclePhase) -> int:
     return round((phase.began + phase.seconds) * NANOSECONDS)
 
 

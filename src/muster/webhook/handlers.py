@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from muster.api.codec import title
 from muster.config.settings import Webhook
-from muster.observability.heap import release_freed_memory
 from muster.observability.logging import logger
+from muster.observability.serving.heap import release_freed_memory
 from muster.webhook.admission import mutate, validate
 from muster.webhook.admission_review import (
     VALIDATED_KINDS,

@@ -31,9 +31,9 @@ from muster.config.settings import Certificates, Config, Log, Observability, Web
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.errors import InputError
-from muster.observability import asgi_server
-from muster.observability.asgi_server import AsgiServer
 from muster.observability.logging import configure
+from muster.observability.serving import asgi_server
+from muster.observability.serving.asgi_server import AsgiServer
 from muster.webhook import handlers as webhook
 from muster.webhook.certificates.certificate_bundle import issue
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate

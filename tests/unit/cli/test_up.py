@@ -15,7 +15,7 @@ from muster.config import loading
 from muster.embedded import server
 from muster.embedded.cluster_store import ClusterStore
 from muster.errors import MusterError
-from muster.observability.asgi_server import AsgiServer
+from muster.observability.serving.asgi_server import AsgiServer
 from tests.unit.grouping.manifests.manifest_examples import manifest, pod, reference
 
 

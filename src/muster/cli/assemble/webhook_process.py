@@ -24,8 +24,8 @@ from muster.errors import MusterError
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
 from muster.observability import health
-from muster.observability.asgi_server import AsgiServer
 from muster.observability.logging import logger
+from muster.observability.serving.asgi_server import AsgiServer
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import build_source

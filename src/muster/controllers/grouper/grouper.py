@@ -109,15 +109,12 @@ class Grouper:
 
     def handle(self, resource: Resource, event: ReflectorEvent) -> None:
         """One event of a watch: of pods, PodGroups or PriorityClasses; others are ignored."""
-        match resource, event:
-            case _ if resource == PODS:
-                self._pod_changed(event)
-            case _ if resource == POD_GROUPS:
-                self._group_changed(event)
-            case _ if resource == PRIORITY_CLASSES:
-                self._class_changed(event)
-            case _:
-                return
+        if resource == PODS:
+            self._pod_changed(event)
+        elif resource == POD_GROUPS:
+            self._group_changed(event)
+        elif resource == PRIORITY_CLASSES:
+            self._class_changed(event)
 
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from muster.config.settings import Certificates
 from muster.errors import MusterError
-from muster.observability.x509 import SLACK, builder, usage, x509_name
+from muster.observability.serving.x509 import SLACK, builder, usage, x509_name
 
 MOST_TRUSTED = 2  # ours and the one before
 UNREADABLE = (  # errors of malformed certificates: the library has no common base class

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cryptography import x509
 
-from muster.observability.x509 import SLACK
+from muster.observability.serving.x509 import SLACK
 from muster.webhook.certificates.certificate_bundle import UNREADABLE
 
 _MOST_NAMES = 3  # that one message lists

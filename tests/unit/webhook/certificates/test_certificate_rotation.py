@@ -22,7 +22,7 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.observability.metrics import Metrics
-from muster.observability.x509 import builder, x509_name
+from muster.observability.serving.x509 import builder, x509_name
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import (
     Bundle,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from muster.config.settings import Config
-from muster.observability.asgi_server import listen
+from muster.observability.serving.asgi_server import listen
 from muster.webhook.process import supervisor
 from muster.webhook.process.gang_demands import DemandFeed
 from muster.webhook.process.messages import WebhookStart
@@ -190,7 +190,7 @@ async def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyP
 PARENT = """
 import asyncio, sys
 from muster.config.settings import Config
-from muster.observability.asgi_server import listen
+from muster.observability.serving.asgi_server import listen
 from muster.observability.metrics import Metrics
 from muster.webhook.process.gang_demands import DemandFeed
 from muster.webhook.process.messages import WebhookStart

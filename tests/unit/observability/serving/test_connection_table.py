@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.observability.connection_table import Connection, ConnectionLimits, ConnectionTable, Phase, peer_of
+from muster.observability.serving.connection_table import Connection, ConnectionLimits, ConnectionTable, Phase, peer_of
 
 
 def table(*connections: tuple[str, Phase], most: int = 10, per_peer: int = 5) -> ConnectionTable[Connection]:

@@ -12,10 +12,10 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from muster.observability.connection_table import Connection, ConnectionLimits, ConnectionTable, Phase, peer_of
-from muster.observability.heap import release_freed_memory
 from muster.observability.logging import logger
-from muster.observability.tls_protocol import TlsProtocol
+from muster.observability.serving.connection_table import Connection, ConnectionLimits, ConnectionTable, Phase, peer_of
+from muster.observability.serving.heap import release_freed_memory
+from muster.observability.serving.tls_protocol import TlsProtocol
 
 ACCEPTED_AT_ONCE = 16  # before requests of other connections go on
 SWEEP_SECONDS = 1.0

@@ -12,7 +12,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from muster.observability.connection_table import Phase
+from muster.observability.serving.connection_table import Phase
 
 HEAD_BYTES = 16 * 2**10
 UNSENT_BYTES = 64 * 2**10  # of an answer, before the handler waits for the peer

@@ -15,9 +15,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from muster.errors import InputError
-from muster.observability.acceptor import Acceptor, OnPhase
-from muster.observability.connection_table import ConnectionLimits
-from muster.observability.guarded_http import GuardedHttp
+from muster.observability.serving.acceptor import Acceptor, OnPhase
+from muster.observability.serving.connection_table import ConnectionLimits
+from muster.observability.serving.guarded_http import GuardedHttp
 
 BACKLOG = 2048
 SHUTDOWN_SECONDS = 2  # for requests in flight

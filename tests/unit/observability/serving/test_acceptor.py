@@ -17,9 +17,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from muster.embedded import tls
-from muster.observability import acceptor
-from muster.observability.acceptor import Acceptor
-from muster.observability.connection_table import ConnectionLimits, Phase
+from muster.observability.serving import acceptor
+from muster.observability.serving.acceptor import Acceptor
+from muster.observability.serving.connection_table import ConnectionLimits, Phase
 from tests.support.served import served
 
 LARGE = 8 * 2**20  # more than all buffers between a server and a peer that does not read

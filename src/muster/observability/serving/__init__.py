@@ -1,0 +1,1 @@
+"""How servers listen: limits at accept, TLS, HTTP with timeouts, and memory that is given back."""
