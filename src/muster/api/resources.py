@@ -113,6 +113,7 @@ SELF_SUBJECT_RULES_REVIEWS: Final = Resource(
 SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 ADMISSION_REVIEWS: Final = Resource("admission.k8s.io", "v1", "", "AdmissionReview", namespaced=False)
 
 # parameters of requests

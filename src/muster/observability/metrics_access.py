@@ -15,14 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from muster.api.resources import Resource
+from muster.api.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
 from muster.errors import InputError
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.observability.logging import logger
 
-TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
-ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 ALLOWED_SECONDS, REFUSED_SECONDS = 60.0, 10.0  # for which an answer is remembered
 MOST_ALLOWED, MOST_REFUSED = 64, 256  # answers that are remembered, apart: a flood of bad tokens forgets no good one
 MOST_AT_ONCE, REVIEW_SECONDS = 4, 5.0
@@ -101,7 +99,7 @@ class TokenReviews:
             "extra": user.get("extra") or {},
             "nonResourceAttributes": {"path": self._path, "verb": "get"},
         }
-        answer = await self._reviewer.review(ACCESS_REVIEWS, {"spec": spec})
+        answer = await self._reviewer.review(SUBJECT_ACCESS_REVIEWS, {"spec": spec})
         if (answer.get("status") or {}).get("allowed"):
             return None
         return MetricsRefusal(403, f"`{str(spec['user'])[:200]}` may not get {self._path}")

@@ -116,7 +116,7 @@ async def test_a_new_template_reaches_every_group_of_a_leader_worker_set(cluster
     conditions = [("Progressing", "False"), ("Available", "True"), ("UpdateInProgress", "False")]
 
     def is_settled() -> bool:
-        items = cluster.get(LEADER_WORKER_SETS, "llm")["status"]["conditions"]
+        items = cluster.get(LEADER_WORKER_SETS, "llm").get("status", {}).get("conditions", [])
         return sorted((item["type"], item["status"]) for item in items) == sorted(conditions)
 
     await cluster.until(is_settled, runs_pods=True)
@@ -141,7 +141,7 @@ async def test_a_failed_job_restarts_a_job_set_as_a_whole(cluster: OperatorClust
     await cluster.until(lambda: len(cluster.names()) == 5)
     before = {job: cluster.get(JOBS, job)["metadata"]["uid"] for job in cluster.names(JOBS)}
     cluster.set_phase(next(name for name in cluster.names() if name.startswith("train-workers-1-0")), "Failed")
-    await cluster.until(lambda: cluster.get(JOB_SETS, "train")["status"].get("restarts") == 1)
+    await cluster.until(lambda: cluster.get(JOB_SETS, "train").get("status", {}).get("restarts") == 1)
 
     def has_restarted() -> bool:
         uids = {job: cluster.get(JOBS, job)["metadata"]["uid"] for job in cluster.names(JOBS)}
@@ -160,7 +160,7 @@ async def test_a_training_job_is_scaled_and_ends_with_its_master(cluster: Operat
     cluster.set_phase("mnist-master-0", "Succeeded")
 
     def conditions() -> list[Raw]:
-        items: list[Raw] = cluster.get(PYTORCH_JOBS, "mnist")["status"].get("conditions", [])
+        items: list[Raw] = cluster.get(PYTORCH_JOBS, "mnist").get("status", {}).get("conditions", [])
         return items
 
     await cluster.until(lambda: any(item["type"] == "Succeeded" for item in conditions()))
