@@ -230,8 +230,10 @@ def owned_pod(name: str, uid: str) -> Raw:
 
 
 async def is_grouped(cluster: Cluster) -> bool:
+    """The pod joins before its PodGroup is written."""
     group = group_of(await cluster.get(PODS, SPACE, f"{WORK}-0"))
-    return bool(group) and (await cluster.get(POD_GROUPS, SPACE, group))["metadata"]["ownerReferences"] != []
+    stored = {raw["metadata"]["name"]: raw["metadata"] for raw in (await cluster.list(POD_GROUPS, SPACE)).items}
+    return group in stored and stored[group]["ownerReferences"] != []
 
 
 async def has_no_groups(cluster: Cluster) -> bool:
