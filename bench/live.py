@@ -115,10 +115,11 @@ class ServerCpu:
 # muster ---------------------------------------------------------------------------------------------------------------
 
 
-def settings(port: int) -> str:
+def settings(port: int, scheduling: Mapping[str, object]) -> str:
     """As by default, but for the ports and the webhook, which no API server calls here."""
     return yaml.safe_dump(
         {
+            "scheduling": dict(scheduling),
             "webhook": {"enabled": False},
             "observability": {"host": "127.0.0.1", "port": port},
             "log": {"level": "warning"},
@@ -141,12 +142,12 @@ class MusterProcess:
 
 
 @contextmanager
-def muster_run(server: ApiServer) -> Iterator[MusterProcess]:
-    """`muster run`, until the block ends."""
+def muster_run(server: ApiServer, **scheduling: object) -> Iterator[MusterProcess]:
+    """`muster run` with these settings of `scheduling`, until the block ends."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
-        config.write_text(settings(port), encoding="utf-8")
+        config.write_text(settings(port, scheduling), encoding="utf-8")
         files = ["--config", str(config), "--kubeconfig", str(server.kubeconfig)]
         command = [sys.executable, *os.environ.get("MUSTER_PYTHON", "").split(), "-m", "muster.cli.main", "run", *files]
         process = subprocess.Popen(command)

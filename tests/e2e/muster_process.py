@@ -67,9 +67,9 @@ def configuration(webhook_port: int, *schedulers: str) -> str:
     return yaml.safe_dump(settings)
 
 
-async def token(apiserver: ApiServer) -> str:
-    """Of muster's account, as a kubelet asks for it."""
-    path = f"/api/v1/namespaces/{HOME}/serviceaccounts/muster/token"
+async def token(apiserver: ApiServer, account: str = "muster") -> str:
+    """Of muster's account, or of another one, as a kubelet asks for it."""
+    path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token"
     wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     reply = await ask(apiserver, "POST", path, wanted)
     assert reply.status == 201, reply.message
