@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from muster.api.resources import LEASES, NAMESPACES, POD_GROUPS, PODS, Resource
-from muster.cli.assemble import control_plane
-from muster.config.settings import Config
+from muster.cli.assemble import control_plane, servers
+from muster.config.settings import Config, Scheduling, ShardSettings
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
@@ -132,3 +132,17 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
         await live.until(lambda: candidate.able())
         dead = True
         await live.until(lambda: not candidate.able())
+
+
+@pytest.mark.parametrize(("shard", "serves"), [({}, True), ({"enabled": True}, True), ({"value": "a"}, False)])
+async def test_what_is_done_once_for_the_cluster_is_the_default_shards(
+    shard: Raw, serves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Webhook, certificates and PodCliqueSets; every shard has a scheduler, a grouper and a lease of its own."""
+    pool = ShardSettings(enabled=bool(shard), partition_label_value=shard.get("value", ""))
+    settings = Config(scheduling=Scheduling(shard=pool))
+    monkeypatch.setattr(servers, "open_sockets", lambda *sections: [None for _ in sections])  # nothing is served
+    plane = control_plane.build_control_plane(settings, world().memory, "me")
+    assert {"scheduler", "observability"} < plane.loops.keys()
+    assert all((name in plane.loops) is serves for name in ("webhook", "certificates", "grove operator"))
+    assert settings.lease_name == ("muster" if serves else "muster-a")

@@ -47,6 +47,18 @@ def test_it_belongs_to_its_gang_and_has_its_labels(scene: GangScene) -> None:
     assert group["metadata"]["labels"] == gang["metadata"]["labels"]
 
 
+def test_it_is_in_the_pool_of_its_set_until_a_user_moves_it(scene: GangScene) -> None:
+    """The label names its shard; a PodGroup without one is the default shard's."""
+    assert names.NODE_POOL not in made(scene)["metadata"]["labels"]
+    moved = GangScene()
+    moved.podcliqueset(labels={names.NODE_POOL: "a"})
+    moved.topology()
+    assert made(moved)["metadata"]["labels"][names.NODE_POOL] == "a"
+    moved.change(POD_GROUPS, "w-0", {"metadata": {"labels": {names.NODE_POOL: "b"}}})
+    moved.settle()
+    assert moved.named(POD_GROUPS, "w-0")["metadata"]["labels"][names.NODE_POOL] == "b"
+
+
 @pytest.mark.parametrize(
     ("pcs", "queue"),
     [
