@@ -9,9 +9,12 @@ RUN := $(UV) run --frozen --no-sync
 # One more than cores: tests on a real API server mostly wait for it.
 PYTEST := pytest -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist worksteal
 
+# The oldest Kubernetes that is supported (docs/reference/support.md), at its last patch.
+OLDEST := v1.30.14
+
 .PHONY: help
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.ready  ## install uv (if missing), Python packages and muster itself into .venv
@@ -54,6 +57,19 @@ nightly: setup  ## the properties with 100 times the examples, 10,000 runs with 
 .PHONY: envtest
 envtest: setup  ## find a real kube-apiserver, etcd and kube-controller-manager for the tests, or build them once (needs Go)
 	@$(RUN) python -m tests.support.apiserver.envtest
+
+.PHONY: envtest-old
+envtest-old: setup  ## the contract suite on the oldest supported Kubernetes, built once (needs Go, about 15 minutes)
+	MUSTER_KUBERNETES=$(OLDEST) $(RUN) python -m tests.support.apiserver.envtest > /dev/null
+	MUSTER_KUBERNETES=$(OLDEST) $(RUN) $(PYTEST) tests/contract tests/e2e/test_webhook.py tests/e2e/test_rbac.py tests/e2e/test_pod_security.py
+
+.PHONY: dist
+dist: setup  ## wheel, sdist, SBOM, provenance and checksums into dist/, from the commit that is checked out
+	$(RUN) python -m release
+
+.PHONY: release
+release: setup  ## dist, and the container image on BASE_IMAGE=…@sha256:… (docs/reference/release.md)
+	$(RUN) python -m release --base-image '$(BASE_IMAGE)'
 
 .PHONY: golden
 golden: setup  ## rewrite the approved files; read the diff before you commit it

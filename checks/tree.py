@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MOST_MODULES, MOST_LINES = 16, 400
-CODE = ("src", "tests", "bench", "checks")
+CODE = ("src", "tests", "bench", "checks", "release")
 RULES = "docs/reference/rules.md"
 KINDS_OF_RULES = "DEGIMNPQRSTVX"  # of rules; other letters with a number are cells, versions, GPUs
 

@@ -37,6 +37,17 @@ def test_what_was_built_comes_before_what_is_on_the_path(tmp_path: Path) -> None
     assert envtest.find_programs(environment) == {name: kept / name for name in envtest.SERVERS}
 
 
+def test_another_version_has_a_folder_of_its_own_and_is_never_taken_from_the_path(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(programs(tmp_path / "bin", *envtest.SERVERS))}
+    older = {**environment, envtest.ANOTHER_VERSION: "v1.30.14"}
+    assert envtest.find_programs(older) is None
+    kept = programs(envtest.cache(older), *envtest.SERVERS)
+    assert envtest.cache(older) != envtest.cache(environment)
+    assert envtest.find_programs(older) == {name: kept / name for name in envtest.SERVERS}
+    with pytest.raises(envtest.Missing, match=r"MUSTER_KUBERNETES is `1\.30`; a version looks like `v1\."):
+        envtest.version({envtest.ANOTHER_VERSION: "1.30"})
+
+
 def test_the_controller_manager_is_the_one_beside_the_api_server(tmp_path: Path) -> None:
     """A controller manager must not be newer than its API server; without one, the servers still count."""
     bin_folder = programs(tmp_path / "bin", *envtest.PROGRAMS)
