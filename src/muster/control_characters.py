@@ -7,10 +7,11 @@ characters without a shape, and halves of characters, which cannot be written ou
 import re
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_OBEYED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
+_BUT_BREAKS = (
+    "\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff"
 )
+_OBEYED, _OBEYED_IN_FILES = re.compile(f"[\n{_BUT_BREAKS}]"), re.compile(f"[{_BUT_BREAKS}]")
 _FORGED_BREAK = re.compile(r"\n(?!  )")
 
 
@@ -32,12 +33,12 @@ def visible_lines(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """JSON that means the same: inside its strings, these characters as `\\u` escapes; its own line breaks stay."""
-    return "\n".join(_OBEYED.sub(_json_escape, line) for line in text.split("\n"))
+    return _OBEYED_IN_FILES.sub(_json_escape, text)
 
 
 def escape_yaml(text: str) -> str:
     """YAML that means the same, where all text with these characters is in double quotes."""
-    return "\n".join(_OBEYED.sub(_yaml_escape, line) for line in text.split("\n"))
+    return _OBEYED_IN_FILES.sub(_yaml_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -63,7 +63,7 @@ def test_every_component_has_its_files_with_hashes_and_most_a_licence(document: 
     assert licensed == {component["name"] for component in components}
 
 
-def test_several_versions_of_a_package_are_told_apart() -> None:
+def test_several_versions_of_a_package_are_distinct() -> None:
     """uv.lock has one for each range of Pythons where they differ."""
 
     def package(name: str, version: str, *needs: dict[str, str]) -> dict[str, Any]:

@@ -55,6 +55,26 @@ async def test_the_first_candidate_takes_a_free_lease() -> None:
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("first", 15, 0)
 
 
+async def test_the_lease_is_what_every_version_writes() -> None:
+    """Replicas of two versions share it in a rolling update: the fields of client-go's leader election, as they are."""
+    memory, clock = MemoryCluster(), Hands()
+    await candidate(memory, "first", clock).acquire_or_renew()
+    lease = await memory.get(LEASES, "default", "muster")
+    assert (lease["apiVersion"], lease["kind"]) == ("coordination.k8s.io/v1", "Lease")
+    assert lease["spec"] == {
+        "holderIdentity": "first",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-01-01T00:01:40.000000Z",
+        "renewTime": "2026-01-01T00:01:40.000000Z",
+        "leaseTransitions": 0,
+    }
+    newer = {**lease, "spec": {**lease["spec"], "strategy": "OldestEmulationVersion", "preferredHolder": "second"}}
+    await memory.replace(LEASES, newer)
+    second = candidate(memory, "second", clock)
+    await second.acquire_or_renew()
+    assert not leads(second), "held, whatever else it says"
+
+
 async def test_a_leader_stops_before_another_may_begin() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
