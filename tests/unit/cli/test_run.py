@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from muster.api.resources import LEASES, NAMESPACES, POD_GROUPS, PODS, Resource
 from muster.cli.assemble import control_plane, servers
+from muster.cli.assemble.clients import ClusterAccess
 from muster.config.settings import Config, Scheduling, ShardSettings
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
+from muster.observability.metrics import Metrics
 from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.leader_health import LeaderHealth
 from tests.support.live.faults import Call, Fault, Faulty
@@ -138,11 +140,11 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
 async def test_what_is_done_once_for_the_cluster_is_the_default_shards(
     shard: Raw, serves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Webhook, certificates and PodCliqueSets; every shard has a scheduler, a grouper and a lease of its own."""
+    """The webhook and PodCliqueSets; every shard has a scheduler, a grouper and a lease of its own."""
     pool = ShardSettings(enabled=bool(shard), partition_label_value=shard.get("value", ""))
     settings = Config(scheduling=Scheduling(shard=pool))
     monkeypatch.setattr(servers, "open_sockets", lambda *sections: [None for _ in sections])  # nothing is served
-    plane = control_plane.build_control_plane(settings, world().memory, "me")
+    plane = control_plane.build_control_plane(settings, world().memory, "me", Metrics(), ClusterAccess())
     assert {"scheduler", "observability"} < plane.loops.keys()
-    assert all((name in plane.loops) is serves for name in ("webhook", "certificates", "grove operator"))
+    assert all((name in plane.loops) is serves for name in ("webhook", "grove operator"))
     assert settings.lease_name == ("muster" if serves else "muster-a")
