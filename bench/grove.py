@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from bench.cluster import AT_ONCE, FOREIGN, NAMESPACE, each, numbered_node, opened, say
 from bench.cpu import cpu_seconds
-from bench.grove_bare import BareClient, BareFigures, Moment, now, passed
+from bench.grove_bare import BareClient, BareFigures, Moment, delete_present, now, passed
 from muster.api.names import PART_OF
 from muster.api.resources import (
     NODES,
@@ -241,7 +241,8 @@ async def confirm_deletions(plane: ControlPlane) -> None:
     """As kubelets do."""
     while True:
         name = await plane.pods.terminating.get()
-        await plane.cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        if name in plane.pods.created:
+            await delete_present(plane.cluster, PODS, name, grace_seconds=0)
 
 
 # showing --------------------------------------------------------------------------------------------------------------

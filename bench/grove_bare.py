@@ -104,17 +104,19 @@ class BareClient:
         left = [(resource, raw["metadata"]["name"]) for replica in self._replicas for resource, raw in replica]
         left.append((POD_CLIQUE_SETS, self._pcs["metadata"]["name"]))
 
-        async def remove(one: tuple[Resource, str]) -> None:
-            try:
-                await self._cluster.delete(one[0], NAMESPACE, one[1])
-            except ApiError as error:
-                if error.status != NOT_FOUND:
-                    raise
-
-        await each(remove, [one for one in left if one[0] != PODS], AT_ONCE)
+        await each(lambda one: delete_present(self._cluster, *one), [one for one in left if one[0] != PODS], AT_ONCE)
         mine = f"{PART_OF}={self._pcs['metadata']['name']}"
         while any([(await self._cluster.list(kind, NAMESPACE, labels=mine, limit=1)).items for kind in KINDS]):
             await asyncio.sleep(0.1)
+
+
+async def delete_present(cluster: Cluster, resource: Resource, name: str, grace_seconds: int | None = None) -> None:
+    """Deletes an object, unless it is gone."""
+    try:
+        await cluster.delete(resource, NAMESPACE, name, grace_seconds=grace_seconds)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
 
 
 def replicas_of(pcs: Raw) -> Sequence[Sequence[tuple[Resource, Raw]]]:
