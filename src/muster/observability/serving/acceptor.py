@@ -141,6 +141,7 @@ class Acceptor:
         sock.setblocking(False)
         connection = AcceptedConnection(sock, peer, self._loop.time())
         self.table.add(connection)
+        self._was_flooded |= len(self.table) >= FLOOD
         self._loop.add_reader(sock, self._open_soon, connection)
 
     # one connection
@@ -239,7 +240,6 @@ class Acceptor:
 
     def _release_memory(self) -> None:
         """After a flood."""
-        self._was_flooded |= len(self.table) >= FLOOD
         if self._was_flooded and len(self.table) < FLOOD // 4:
             self._was_flooded = False
             self._loop.run_in_executor(None, release_freed_memory)

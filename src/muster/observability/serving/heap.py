@@ -1,6 +1,7 @@
 """Gives memory back to the system: glibc keeps what was freed, for as long as the process lives."""
 
 import ctypes
+import gc
 from collections.abc import Callable
 from functools import cache
 
@@ -12,6 +13,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
 
 
 def release_freed_memory() -> None:
-    """Takes milliseconds for each 100 MB of the heap; other threads run meanwhile unless they allocate."""
+    """Collects garbage first: transports and their protocols refer to each other. Takes some tens of milliseconds."""
+    gc.collect()
     if (trim := _malloc_trim()) is not None:
         trim(0)

@@ -386,3 +386,21 @@ async def test_what_is_no_tls_gets_none(tmp_path: Path) -> None:
         assert await is_closed(reader)
         assert connection.transport is None
         writer.close()
+
+
+@pytest.mark.usefixtures("_quick")
+async def test_memory_goes_back_after_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, when nearly all of it has gone, however short it was."""
+    released: list[None] = []
+    monkeypatch.setattr(acceptor, "FLOOD", 8)
+    monkeypatch.setattr(acceptor, "release_freed_memory", lambda: released.append(None))
+    async with running(LONG) as (_, held, port):
+        flood = [await connect(port) for _ in range(10)]
+        await eventually(lambda: len(held.table) == 10)
+        await asyncio.sleep(0.2)
+        assert not released
+        for _, writer in flood:
+            writer.close()
+        await eventually(lambda: bool(released))
+        await asyncio.sleep(0.2)
+        assert len(released) == 1
