@@ -14,6 +14,7 @@ from muster.api import names
 from muster.api.resources import JOBS, NAMESPACES, POD_GROUPS, PODS
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
+from muster.webhook.process.reporter import REPORT_SECONDS
 from tests.e2e.installed import Response, ask, free_port, gone, put, until
 from tests.e2e.muster_process import configuration, installed, kubeconfig, muster_run, token
 from tests.support.apiserver.apiserver import ApiServer
@@ -66,6 +67,11 @@ async def reviewed(settings: str) -> float:
     return sum(map(float, counters))
 
 
+async def has_reviews(settings: str) -> bool:
+    """Whether the webhook's process has reported its first reviews; those of one wave come together."""
+    return await reviewed(settings) > 0
+
+
 async def test_pods_are_grouped_while_they_are_created(apiserver: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
     """Those of muster that need it and no others are sent; without an answer pods are created as they are."""
     port = free_port()
@@ -89,6 +95,8 @@ async def test_pods_are_grouped_while_they_are_created(apiserver: ApiServer, clu
                 return joined[names.POD_GROUP] in [raw["metadata"]["name"] for raw in groups]
 
             await until(has_group)
+            await until(lambda: has_reviews(settings))
+            await asyncio.sleep(2 * REPORT_SECONDS)
             before = await reviewed(settings)
             for raw in (
                 new_pod(scheduler="default-scheduler"),
@@ -98,5 +106,6 @@ async def test_pods_are_grouped_while_they_are_created(apiserver: ApiServer, clu
                 new_pod(labels={names.SKIP_GROUPING: "true"}),
             ):
                 assert names.GROUPED_BY not in await created(apiserver, raw)
+            await asyncio.sleep(2 * REPORT_SECONDS)  # by then the webhook's process has reported what it was sent
             assert await reviewed(settings) == before > 0
         assert names.POD_GROUP not in await created(apiserver, new_pod())
