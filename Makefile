@@ -6,8 +6,8 @@ SHELL := /bin/bash
 UV  := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
-# One more than cores: tests on a real API server mostly wait for it.
-PYTEST := pytest -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist worksteal
+# One for each core: end-to-end tests start several processes each.
+PYTEST := pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 
 # The oldest Kubernetes that is supported (docs/reference/support.md), at its last patch.
 OLDEST := v1.30.14

@@ -156,7 +156,7 @@ async def change(site: GroveSite, *cliques: str) -> None:
 def is_updated(replicas: int) -> Callable[[GroveSeen], bool]:
     def test(seen: GroveSeen) -> bool:
         status = seen[POD_CLIQUE_SETS]["w"]["status"]
-        is_done = status.get("updatedReplicas", 0) == replicas and status["updateProgress"].get("updateEndedAt")
+        is_done = status.get("updatedReplicas", 0) == replicas and status.get("updateProgress", {}).get("updateEndedAt")
         return bool(is_done) and not seen.counts[1]
 
     return test

@@ -63,11 +63,10 @@ async def test_two_musters_and_kai_leave_each_others_objects_alone(apiserver: Ap
         await kai_gang(shared, "kai-waits")
         before = await versions(shared, "kai-waits")
         schedulers: dict[str, Raw] = {name: {"schedulerNames": [name]} for name in ("one", "two")}
-        for name in ("one", "two"):  # a queue without gangs is reported by whoever sees it first
-            await shared.add_gang(f"{name}-a", name, f"{name}-q")
         async with await shared.muster("one", schedulers["one"]):
             async with await shared.muster("two", schedulers["two"]):
                 for name in ("one", "two"):
+                    await shared.add_gang(f"{name}-a", name, f"{name}-q")
                     await until(partial(shared.runs, f"{name}-a"))
                 for name in ("one", "two"):  # nothing is free any more
                     await shared.add_gang(f"{name}-b", name, f"{name}-q")

@@ -46,9 +46,8 @@ class ConnectionPool:
         for connection in self._open:
             connection.abort()
         self._idle.clear()
-        for _ in range(CLOSE_ROUNDS):
-            if self._open:
-                await asyncio.sleep(0)
+        for _ in range(CLOSE_ROUNDS):  # also for connections that were given up while they were opened
+            await asyncio.sleep(0)
 
     async def _connect(self, access: Access, seconds: float) -> HttpConnection:
         connection = await open_connection(access, self._tls, seconds)
