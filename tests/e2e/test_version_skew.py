@@ -13,13 +13,14 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from tests.e2e import test_run
 from tests.e2e.installed import until
-from tests.e2e.test_run import SHORT, Replica, gpu_node, gpu_pod, replica, seats
+from tests.e2e.test_run import Replica, gpu_node, gpu_pod, replica, seats
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import podgroup
 
 ROOT = Path(__file__).parents[2]
 COMMITS = 20  # how far back the earlier version is
 NO_HISTORY = f"needs {COMMITS} commits of history: a shallow clone has no earlier version to run"
+PATIENT = "leaderElection: {leaseSeconds: 60, renewDeadlineSeconds: 40, retrySeconds: 1}\n"  # it ends by SIGTERM alone
 cluster = test_run.cluster
 __all__ = ["cluster"]
 
@@ -96,17 +97,17 @@ async def test_versions_hand_over_in_both_directions_without_a_quarrel(
         monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
 
     an_earlier()
-    with replica(apiserver, tmp_path, SHORT) as old:
+    with replica(apiserver, tmp_path, PATIENT) as old:
         assert f"PYTHONPATH={earlier}" in Path(f"/proc/{old.process.pid}/environ").read_text()
         await until(old.leads)
         first = await placed(home, "first")
         this()
-        with replica(apiserver, tmp_path, SHORT) as new:
+        with replica(apiserver, tmp_path, PATIENT) as new:
             await until(new.ready)
             await hand_over(old, new)
             second = await placed(home, "second")
             an_earlier()
-            with replica(apiserver, tmp_path, SHORT) as old_again:
+            with replica(apiserver, tmp_path, PATIENT) as old_again:
                 await until(old_again.ready)
                 await hand_over(new, old_again)
                 third = await placed(home, "third")

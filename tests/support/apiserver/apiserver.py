@@ -184,7 +184,7 @@ class ApiServer:
         ends = time.monotonic() + START_SECONDS
         while time.monotonic() < ends:
             answer = msgspec.json.decode(self.request(path))
-            conditions = {each["type"]: each["status"] for each in answer.get("status", {}).get("conditions", ())}
+            conditions = {each["type"]: each["status"] for each in answer.get("status", {}).get("conditions") or ()}
             if conditions.get("Established") == "True":
                 return
             time.sleep(0.05)
