@@ -14,6 +14,8 @@ from muster.kube.cluster import Cluster
 from muster.scheduler.apply import pod_api
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.site import Site, fresh
+from tests.support.apiserver.apiserver import shared_server
+from tests.support.apiserver.leftovers import Leftovers
 
 
 @asynccontextmanager
@@ -30,6 +32,17 @@ async def kubernetes(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 
 Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]
 CLUSTERS: dict[str, Open] = {"embedded": embedded, "kubernetes": kubernetes}
+
+
+_leftovers: dict[str, Leftovers] = {}  # by the address of the API server
+
+
+@pytest.fixture(autouse=True)
+def without_leftovers() -> None:
+    """Every test begins on an empty cluster, whatever earlier ones left on the API server that they share."""
+    server = shared_server()
+    if server is not None:
+        _leftovers.setdefault(server.url, Leftovers(server)).delete()
 
 
 @pytest.fixture(params=list(CLUSTERS))

@@ -272,6 +272,11 @@ def apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
             _Shared.server.clean(keep_logs=request.session.testsfailed > 0)
 
 
+def shared_server() -> ApiServer | None:
+    """The one of the fixture, where a test of this process has asked for it already."""
+    return _Shared.server if _Shared.users else None
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One clear line for each program that is missing, however many tests were skipped."""
     for reason in (envtest.HOW_TO_GET_THEM, envtest.HOW_TO_GET_CONTROLLERS):
