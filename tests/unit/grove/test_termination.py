@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from muster.api.decoding import decode
 from muster.api.grove.pod_clique_set import PodCliqueSet
-from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES
+from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, PODS
 from muster.grove.termination import termination_delay
+from muster.workloads.conditions import timestamp
 from muster.workloads.types import Raw
 from tests.support.grove import NAMESPACE, STRUCTURE, GroveCluster, clique, group, pod_clique_set, removed_names
 from tests.support.late_grove import LateCluster
@@ -151,6 +152,60 @@ def test_a_replica_is_terminated_once_for_each_breach_however_late_statuses_are(
         assert terminated(grove) == ["w-0-a", *(f"{GROUP}-{i}-b" for i in range(minimum))]
         grove.advance(100 * HOURS)
         assert terminated(grove) == []
+
+
+def test_a_group_that_was_recreated_with_its_replica_and_waits_terminates_nothing() -> None:
+    """It was healthy, and falls below its minimum only now: its cliques are new, and have not been healthy yet."""
+    grove = running(the_set(2, minimum=2))
+    grove.report("w-0-a", scheduled=0)
+    grove.advance(4 * HOURS)
+    everything = ["w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b"]
+    assert terminated(grove) == everything
+    grove.advance(1)
+    grove.report("w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b", scheduled=0)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+    grove.report("w-0-a", f"{GROUP}-0-b", scheduled=2)
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+    grove.report_all()
+    grove.report(f"{GROUP}-1-b", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == everything
+
+
+@pytest.mark.parametrize(("name", "minimum"), [("w-0-a", 1), (f"{GROUP}-0-b", 2), (f"{GROUP}-1-b", 1)])
+def test_nothing_is_terminated_whose_pods_are_back_though_its_status_does_not_say_so_yet(
+    name: str, minimum: int
+) -> None:
+    """Statuses are written behind actions: one may still be on its way when the delay is over."""
+    grove = running(the_set(2, minimum=minimum))
+    grove.report(name, scheduled=0)
+    grove.advance(4 * HOURS - 1)
+    grove.now += timedelta(seconds=1)
+    assert decided(grove) != []
+    for i in range(2):
+        grove._put(PODS, running_pod(grove, grove.named(POD_CLIQUES, name), f"{name}-{i}"))
+    assert decided(grove) == []
+
+
+def decided(grove: GroveCluster) -> list[str]:
+    """What set and group terminate when they are reconciled, without anything being done."""
+    group_raw = grove.named(POD_CLIQUE_SCALING_GROUPS, GROUP)
+    result = STRUCTURE[POD_CLIQUE_SCALING_GROUPS].reconcile(group_raw, grove, grove.now)
+    return terminated_now(grove) + removed_names(result.actions, POD_CLIQUES)
+
+
+def running_pod(grove: GroveCluster, owner: Raw, name: str) -> Raw:
+    kind = {"apiVersion": POD_CLIQUES.api_version, "kind": POD_CLIQUES.kind, "controller": True}
+    reference = {**kind, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "creationTimestamp": timestamp(grove.now)}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {
+        "metadata": {**metadata, "ownerReferences": [reference]},
+        "spec": {"nodeName": "n"},
+        "status": status,
+    }
 
 
 def test_a_termination_that_was_interrupted_goes_on_with_what_is_left_and_spares_what_is_new() -> None:

@@ -5,12 +5,12 @@ is updated that is not known. Rule 2: that it had its minimum ready once is neve
 only what was healthy can be terminated for not being so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from muster.api import names
 from muster.api.fields import integer, text, texts
-from muster.grove.cliques.clique_pods import CliquePods
+from muster.grove.cliques.clique_pods import CliquePods, read_pods
 from muster.grove.cliques.clique_rollout import CliqueRollout
 from muster.grove.health import (
     BREACHED,
@@ -56,6 +56,11 @@ def clique_status(clique: Raw, pods: CliquePods, rollout: CliqueRollout, now: da
         "conditions": _conditions(clique, pods, rollout, now),
     }
     return {"replicas": len(pods.live), **without_zeros(counts)}
+
+
+def holds_minimum(clique: Raw, pods: Iterable[Raw]) -> bool:
+    """Whether a clique with these pods has its minimum, whatever its status says: that is written later."""
+    return _breached(clique, read_pods(clique, pods), is_updating=False).status == FALSE
 
 
 def _selector(clique: Raw) -> str:

@@ -11,10 +11,11 @@ from itertools import chain
 from msgspec.structs import replace
 
 from muster.api.fields import integer
-from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, Resource
+from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, PODS, Resource
 from muster.grove.clique_objects import clique_object, clique_update
+from muster.grove.cliques.clique_status import holds_minimum
 from muster.grove.events import GROUP_REPLICA_TERMINATED, scale_events, termination_event
-from muster.grove.health import clique_health
+from muster.grove.health import clique_health, is_breached
 from muster.grove.last_errors import with_last_error
 from muster.grove.scaling_groups.group_rollout import plan_group_rollout
 from muster.grove.scaling_groups.group_status import group_status
@@ -31,7 +32,7 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
     if group is None:
         return Reconciliation()
     rollout = plan_group_rollout(group, now)
-    waits = {} if rollout.is_under_way else _waits(group, now)
+    waits = {} if rollout.is_under_way else _waits(group, children, now)
     expired = [group.replicas[index] for index, wait in waits.items() if wait.is_over]
     actions = chain(
         (removal(POD_CLIQUES, clique) for clique in group.surplus if not is_terminating(clique)),
@@ -45,16 +46,23 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
     return replace(bounded(actions, existing, status, shortest(waits.values())), events=events)
 
 
-def _waits(group: GroupView, now: datetime) -> dict[int, BreachWait]:
+def _waits(group: GroupView, children: Children, now: datetime) -> dict[int, BreachWait]:
     """How long it is until each replica is recreated; none is if the others would not be enough."""
     delay = termination_delay(group.pcs)
-    waits = {replica.index: wait_for(replica.present(), delay, now) for replica in group.replicas}
+    waits = {replica.index: wait_for(_short(replica, children), delay, now) for replica in group.replicas}
     waits = {index: wait for index, wait in waits.items() if wait.seconds is not None}
     held = sum(
         replica.health.is_scheduled and not replica.health.is_breached and replica.index not in waits
         for replica in group.replicas
     )
     return waits if held >= group.minimum else {}
+
+
+def _short(replica: GroupReplicaView, children: Children) -> Iterator[Raw]:
+    """Cliques below their minimums, as their pods say, too: a status is written later."""
+    for clique in replica.present():
+        if is_breached(clique) and not holds_minimum(clique, children.of(clique, PODS)):
+            yield clique
 
 
 def _removals(replicas: Sequence[GroupReplicaView]) -> Iterator[Action]:

@@ -58,7 +58,7 @@ def reconcile(raw: Raw, children: Children, now: datetime) -> Reconciliation:
         return delete_set(raw, seen, children, now)
     view = view_set(raw, seen, children)
     rollout = plan_set_rollout(view, now)
-    termination = plan_termination(view, rollout.current, now)
+    termination = plan_termination(view, children, rollout.current, now)
     gangs = {gang.name: gang for gang in gang_layouts(view)}
     new = (gang for name, gang in gangs.items() if name not in seen[POD_GANGS])
     waits = {gang.name: left for gang in new if (left := seconds_to_wait(view, gang, children, now))}

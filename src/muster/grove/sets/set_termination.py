@@ -2,7 +2,8 @@
 
 Rule 1: this is decided by the ages of cliques, not by what a group says was done: its status may be older than the
 termination, and a replica whose cliques are all younger than the breach was recreated already. Rule 2: cliques that
-are younger than the breach stay: a termination that was interrupted goes on with what is left.
+are younger than the breach stay: a termination that was interrupted goes on with what is left. Rule 3: nothing is
+terminated whose pods are back, though its status does not say so yet.
 """
 
 from collections.abc import Iterator
@@ -12,11 +13,14 @@ from msgspec import Struct
 
 from muster.api.fields import text
 from muster.api.moment import parse_time
-from muster.grove.health import breached_since
+from muster.api.resources import PODS
+from muster.grove.cliques.clique_status import holds_minimum
+from muster.grove.health import breached_since, is_breached, was_healthy
+from muster.grove.layout import GroupLayout, group_minimum
 from muster.grove.sets.set_view import SetReplicaView, SetView
 from muster.grove.termination import shortest, termination_delay, wait_for
 from muster.workloads.pod_templates import is_terminating
-from muster.workloads.types import Raw
+from muster.workloads.types import Children, Raw
 
 
 class SetTermination(Struct, frozen=True):
@@ -27,14 +31,14 @@ class SetTermination(Struct, frozen=True):
     again_after_seconds: float | None = None  # None: nothing waits
 
 
-def plan_termination(view: SetView, updating: int | None, now: datetime) -> SetTermination:
+def plan_termination(view: SetView, children: Children, updating: int | None, now: datetime) -> SetTermination:
     """Replicas whose delay is over; never the one that is being updated."""
     delay, waits = termination_delay(view.pcs), []
     expired: dict[int, list[Raw]] = {}
     for replica in view.replicas:
         if replica.index == updating or not replica.health.is_breached:
             continue
-        breached = [*_breached(view, replica)]
+        breached = [*_breached(view, replica, children)]
         waits.append(wait_for(breached, delay, now))
         if waits[-1].is_over:
             over = (part for part in breached if wait_for((part,), delay, now).is_over)
@@ -44,13 +48,32 @@ def plan_termination(view: SetView, updating: int | None, now: datetime) -> SetT
     return SetTermination(tuple(index for index, own in expired.items() if own), tuple(cliques), shortest(waits))
 
 
-def _breached(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
+def _breached(view: SetView, replica: SetReplicaView, children: Children) -> Iterator[Raw]:
     """Parts of a replica that are below their minimum, but for groups whose cliques were recreated since."""
-    yield from (clique for clique in replica.cliques if clique is not None and breached_since(clique))
-    for group in replica.groups:
+    for clique in replica.cliques:
+        if clique is not None and not _has_minimum(clique, children):
+            yield clique
+    for layout, group in zip(replica.layout.groups, replica.groups, strict=True):
         since = None if group is None else breached_since(group)
-        if group is not None and since and any(_cliques_before(view, replica, since)):
+        if group is None or since is None or not any(_cliques_before(view, replica, since)):
+            continue
+        if _has_regressed(view, layout, children):
             yield group
+
+
+def _has_regressed(view: SetView, layout: GroupLayout, children: Children) -> bool:
+    """Whether as many replicas of a group as it needs were healthy, and fewer have their minimums now.
+
+    The group itself outlives its cliques: that it was healthy says nothing about those that were recreated.
+    """
+    rows = [[view.clique(clique.name) for clique in row] for row in layout.replicas]
+    healthy = [row for row in rows if all(clique is not None and was_healthy(clique) for clique in row)]
+    held = [row for row in rows if all(clique is not None and _has_minimum(clique, children) for clique in row)]
+    return len(healthy) >= group_minimum(layout.template) > len(held)
+
+
+def _has_minimum(clique: Raw, children: Children) -> bool:
+    return not is_breached(clique) or holds_minimum(clique, children.of(clique, PODS))
 
 
 def _cliques_before(view: SetView, replica: SetReplicaView, since: datetime) -> Iterator[Raw]:
