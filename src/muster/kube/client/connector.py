@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from muster.kube.client.connection import HttpConnection, keep_alive
 from muster.kube.client.credentials import Access
+from muster.kube.client.tls_transport import TlsTransport
 
 PORTS: Final = {"http": 80, "https": 443}
 PROXY_STEPS: Final = 3  # a connection, a tunnel, and TLS to the API server
@@ -49,20 +50,28 @@ async def _open(access: Access, tls: ssl.SSLContext | None) -> HttpConnection:
     server = urlsplit(access.server)
     name = access.server_name or server.hostname or ""
     if not access.proxy:
-        _, protocol = await _connect(server, HttpConnection, tls, name, at_proxy=False)
-        return protocol
+        return await _open_directly(server, tls, name, at_proxy=False)
     proxy = urlsplit(access.proxy)
     proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
     if tls is None:
-        _, protocol = await _connect(proxy, HttpConnection, proxy_tls, proxy.hostname or "", at_proxy=True)
-        return protocol
+        return await _open_directly(proxy, proxy_tls, proxy.hostname or "", at_proxy=True)
     transport, tunnel = await _connect(proxy, Tunnel, proxy_tls, proxy.hostname or "", at_proxy=True)
     try:
         await tunnel.open(transport, server, proxy)
-        return await _start_tls(transport, tls, name)
+        if proxy_tls is None:
+            return await _secure(transport, tls, name, at_proxy=False)
+        return await _secure_inside_tls(transport, tls, name)
     except BaseException:
         transport.abort()
         raise
+
+
+async def _open_directly(url: SplitResult, tls: ssl.SSLContext | None, name: str, *, at_proxy: bool) -> HttpConnection:
+    if tls is None:
+        _, connection = await _connect(url, HttpConnection, None, "", at_proxy=at_proxy)
+        return connection
+    transport, _ = await _connect(url, asyncio.Protocol, None, "", at_proxy=at_proxy)
+    return await _secure(transport, tls, name, at_proxy=at_proxy)
 
 
 async def _connect(
@@ -83,7 +92,22 @@ async def _connect(
         raise ConnectFailed(error, at_proxy=at_proxy) from None
 
 
-async def _start_tls(transport: asyncio.Transport, tls: ssl.SSLContext, name: str) -> HttpConnection:
+async def _secure(transport: asyncio.Transport, tls: ssl.SSLContext, name: str, *, at_proxy: bool) -> HttpConnection:
+    """TLS on the socket of a transport, which is of no use any more."""
+    tcp = transport.get_extra_info("socket").dup()
+    transport.abort()
+    secured = TlsTransport(tcp, tls, name)
+    try:
+        await secured.handshake()
+    except OSError as error:
+        raise ConnectFailed(error, at_proxy=at_proxy) from None
+    connection = HttpConnection()
+    secured.start(connection)
+    return connection
+
+
+async def _secure_inside_tls(transport: asyncio.Transport, tls: ssl.SSLContext, name: str) -> HttpConnection:
+    """Inside the TLS of a proxy, which has no socket of its own."""
     loop, protocol = asyncio.get_running_loop(), HttpConnection()
     try:
         secured = await loop.start_tls(transport, protocol, tls, server_hostname=name)

@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,10 +16,21 @@ from muster.embedded import tls
 from muster.kube.client import connection, connection_pool
 from muster.kube.client.connection import ConnectionLost
 from muster.kube.client.connection_pool import ConnectionPool
+from muster.kube.client.connector import ConnectFailed, ConnectTimeout
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Request
 from muster.kube.errors import ApiError, Unanswered
 
+
+class Wire(NamedTuple):
+    """How the two ends speak to each other."""
+
+    scheme: str
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+
+
+PLAIN = Wire("http")
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -47,24 +61,49 @@ class ScriptedServer:
             writer.close()
 
 
-@asynccontextmanager
-async def listening(peer: Peer) -> AsyncIterator[str]:
-    async with await asyncio.start_server(peer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+@pytest.fixture(scope="module", params=["http", "https"])
+def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Wire:
+    """What holds of connections holds with and without TLS."""
+    if request.param == "http":
+        return PLAIN
+    generated, folder = tls.generate(["127.0.0.1"], datetime.now(UTC)), tmp_path_factory.mktemp("tls")
+    trusting = ssl.create_default_context(cadata=generated.authority.decode())
+    return Wire("https", tls.server_context(generated, folder), trusting)
 
 
 @asynccontextmanager
-async def pooled(server: ScriptedServer) -> AsyncIterator[tuple[ConnectionPool, Access]]:
-    async with listening(server.serve) as address:
-        pool = ConnectionPool(None)
+async def listening(peer: Peer, wire: Wire = PLAIN) -> AsyncIterator[str]:
+    """Ends when every connection has."""
+    served = set[asyncio.Task[None]]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        served.add(task)
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await peer(reader, writer)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=wire.server) as server:
+        yield f"{wire.scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    if served:
+        await asyncio.wait(served, timeout=5)
+
+
+@asynccontextmanager
+async def pooled(wire: Wire, server: ScriptedServer) -> AsyncIterator[tuple[ConnectionPool, Access]]:
+    async with listening(server.serve, wire) as address:
+        pool = ConnectionPool(wire.client)
         try:
             yield pool, Access(address)
         finally:
             await pool.close()
 
 
-async def exchanged(*replies: bytes, is_closing: bool = False) -> tuple[int, bytes]:
-    async with pooled(ScriptedServer(*replies, is_closing=is_closing)) as (pool, access):
+async def exchanged(wire: Wire, *replies: bytes, is_closing: bool = False) -> tuple[int, bytes]:
+    async with pooled(wire, ScriptedServer(*replies, is_closing=is_closing)) as (pool, access):
         response = await pool.exchange(access, GET, 5.0, 5.0)
         return response.status, response.body
 
@@ -72,25 +111,25 @@ async def exchanged(*replies: bytes, is_closing: bool = False) -> tuple[int, byt
 # responses ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_may_come_in_any_pieces() -> None:
-    assert await exchanged(*(OK[i : i + 1] for i in range(len(OK)))) == (200, b"ok")
+async def test_a_body_may_come_in_any_pieces(wire: Wire) -> None:
+    assert await exchanged(wire, *(OK[i : i + 1] for i in range(len(OK)))) == (200, b"ok")
 
 
-async def test_a_body_may_be_chunked() -> None:
+async def test_a_body_may_be_chunked(wire: Wire) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert await exchanged(head, b"3\r\nabc\r\n", b"2\r\nde\r\n0\r\n\r\n") == (200, b"abcde")
+    assert await exchanged(wire, head, b"3\r\nabc\r\n", b"2\r\nde\r\n0\r\n\r\n") == (200, b"abcde")
 
 
-async def test_a_body_without_a_length_ends_with_its_connection() -> None:
-    assert await exchanged(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", is_closing=True) == (200, b"all of it")
+async def test_a_body_without_a_length_ends_with_its_connection(wire: Wire) -> None:
+    assert await exchanged(wire, b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", is_closing=True) == (200, b"all of it")
 
 
-async def test_a_provisional_response_is_no_response() -> None:
-    assert await exchanged(b"HTTP/1.1 100 Continue\r\n\r\n", OK) == (200, b"ok")
+async def test_a_provisional_response_is_no_response(wire: Wire) -> None:
+    assert await exchanged(wire, b"HTTP/1.1 100 Continue\r\n\r\n", OK) == (200, b"ok")
 
 
-async def test_a_response_without_a_body_is_complete() -> None:
-    assert await exchanged(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, b"")
+async def test_a_response_without_a_body_is_complete(wire: Wire) -> None:
+    assert await exchanged(wire, b"HTTP/1.1 204 No Content\r\n\r\n") == (204, b"")
 
 
 @pytest.mark.parametrize(
@@ -102,18 +141,18 @@ async def test_a_response_without_a_body_is_complete() -> None:
         b"220 smtp.test ready\r\n",
     ],
 )
-async def test_half_a_response_is_none(reply: bytes) -> None:
+async def test_half_a_response_is_none(wire: Wire, reply: bytes) -> None:
     with pytest.raises(ConnectionLost):
-        await exchanged(reply, is_closing=True)
+        await exchanged(wire, reply, is_closing=True)
 
 
 # connections ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_a_connection_is_used_again(wire: Wire) -> None:
     """A handshake costs as much as ten bindings."""
     server = ScriptedServer(OK)
-    async with pooled(server) as (pool, access):
+    async with pooled(wire, server) as (pool, access):
         for _ in range(5):
             await pool.exchange(access, GET, 5.0, 5.0)
     assert (server.connections, len(server.requests)) == (1, 5)
@@ -127,20 +166,20 @@ async def test_a_connection_is_used_again() -> None:
         OK + b"and more",  # of no request
     ],
 )
-async def test_a_connection_that_the_peer_does_not_keep_is_not_used_again(reply: bytes) -> None:
+async def test_a_connection_that_the_peer_does_not_keep_is_not_used_again(wire: Wire, reply: bytes) -> None:
     server = ScriptedServer(reply)
-    async with pooled(server) as (pool, access):
+    async with pooled(wire, server) as (pool, access):
         for _ in range(2):
             assert (await pool.exchange(access, GET, 5.0, 5.0)).body == b"ok"
             await asyncio.sleep(0.05)
     assert server.connections == 2
 
 
-async def test_a_connection_that_was_idle_for_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_was_idle_for_long_is_closed(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peer would close it just when the next request is on its way."""
     monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0.05)
     server = ScriptedServer(OK)
-    async with pooled(server) as (pool, access):
+    async with pooled(wire, server) as (pool, access):
         await pool.exchange(access, GET, 5.0, 5.0)
         await asyncio.sleep(0.3)
         assert not pool._idle
@@ -149,10 +188,10 @@ async def test_a_connection_that_was_idle_for_long_is_closed(monkeypatch: pytest
     assert server.connections == 2
 
 
-async def test_a_request_that_is_given_up_closes_its_connection() -> None:
+async def test_a_request_that_is_given_up_closes_its_connection(wire: Wire) -> None:
     """Its late response must not be taken for that of the next request."""
     server = ScriptedServer()
-    async with pooled(server) as (pool, access):
+    async with pooled(wire, server) as (pool, access):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await pool.exchange(access, GET, 5.0, 5.0)
@@ -161,16 +200,16 @@ async def test_a_request_that_is_given_up_closes_its_connection() -> None:
     assert server.connections == 2
 
 
-async def test_silence_ends_a_request_and_any_byte_is_a_sign_of_life() -> None:
+async def test_silence_ends_a_request_and_any_byte_is_a_sign_of_life(wire: Wire) -> None:
     slow = ScriptedServer(*(OK[i : i + 1] for i in range(len(OK))))  # about 0.4 s in all
-    async with pooled(slow) as (pool, access):
+    async with pooled(wire, slow) as (pool, access):
         assert (await pool.exchange(access, GET, 5.0, 0.2)).status == 200
-    async with pooled(ScriptedServer()) as (pool, access):
+    async with pooled(wire, ScriptedServer()) as (pool, access):
         with pytest.raises(TimeoutError):
             await pool.exchange(access, GET, 5.0, 0.1)
 
 
-async def test_a_stream_that_is_not_read_makes_the_peer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_is_not_read_makes_the_peer_wait(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, and nothing is lost."""
     monkeypatch.setattr(connection, "MOST_BUFFERED", 10_000)
     size, sent = 20_000_000, 0
@@ -185,14 +224,100 @@ async def test_a_stream_that_is_not_read_makes_the_peer_wait(monkeypatch: pytest
             sent += 10_000
         writer.close()
 
-    async with listening(flood) as address:
-        pool = ConnectionPool(None)
+    async with listening(flood, wire) as address:
+        pool = ConnectionPool(wire.client)
         head, stream = await pool.open_stream(Access(address), GET, 5.0, 5.0)
         assert head.status == 200
         await asyncio.sleep(0.3)
         assert stream._buffered < 2_000_000
         assert sent < size
         assert sum([len(chunk) async for chunk in stream.chunks()]) == size
+        await pool.close()
+
+
+async def test_a_large_request_is_sent_as_the_peer_takes_it(wire: Wire) -> None:
+    """A socket takes only a part at once."""
+    body, received = b"x" * 20_000_000, 0
+
+    async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.1)
+        while received < len(body):
+            received += len(await reader.read(1_000_000))
+        writer.write(OK)
+        await writer.drain()
+        writer.close()
+
+    async with listening(read_slowly, wire) as address:
+        pool = ConnectionPool(wire.client)
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        assert (await pool.exchange(Access(address), head + body, 5.0, 5.0)).body == b"ok"
+        await pool.close()
+    assert received == len(body)
+
+
+async def test_a_large_response_is_received_whole(wire: Wire) -> None:
+    """Many TLS records, of which several are there at once."""
+    body = bytes(range(256)) * 20_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert await exchanged(wire, head + body) == (200, body)
+
+
+async def test_a_peer_that_resets_the_connection_has_not_answered(wire: Wire) -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with listening(reset, wire) as address:
+        pool = ConnectionPool(wire.client)
+        with pytest.raises(ConnectionLost):
+            await pool.exchange(Access(address), GET, 5.0, 5.0)
+        await asyncio.sleep(0)
+        assert not pool._open
+        await pool.close()
+
+
+# TLS ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", ["https"], indirect=True)
+async def test_a_body_without_a_length_that_is_cut_off_is_no_body(wire: Wire) -> None:
+    """Whoever is in between could cut it anywhere: only TLS says where it ends."""
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of")
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+
+    async with listening(cut, wire) as address:
+        pool = ConnectionPool(wire.client)
+        with pytest.raises(ConnectionLost):
+            await pool.exchange(Access(address), GET, 5.0, 5.0)
+        await pool.close()
+
+
+@pytest.mark.parametrize("wire", ["https"], indirect=True)
+async def test_a_peer_that_is_silent_in_the_handshake_times_out_and_leaves_no_socket(wire: Wire) -> None:
+    async with listening(lambda *_: asyncio.sleep(1)) as address:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        pool = ConnectionPool(wire.client)
+        with pytest.raises(ConnectTimeout):
+            await pool.exchange(Access(address.replace("http", "https")), GET, 0.1, 5.0)
+        await pool.close()
+        await asyncio.sleep(0.1)
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1  # the peer's end
+
+
+@pytest.mark.parametrize("wire", ["https"], indirect=True)
+async def test_a_certificate_of_a_stranger_is_refused(wire: Wire) -> None:
+    async with listening(ScriptedServer(OK).serve, wire) as address:
+        pool = ConnectionPool(ssl.create_default_context())
+        with pytest.raises(ConnectFailed) as caught:
+            await pool.exchange(Access(address), GET, 5.0, 5.0)
+        assert isinstance(caught.value.cause, ssl.SSLCertVerificationError)
         await pool.close()
 
 
