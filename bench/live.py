@@ -135,7 +135,7 @@ class MusterProcess:
 
     def bound(self) -> int:
         """How many pods it has bound."""
-        url = f"http://127.0.0.1:{self._port}/metrics"
+        url = f"http://127.0.0.1:{self._port}/metrics?name[]=muster_bindings_total"
         with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
             return sum(int(float(number)) for number in BOUND.findall(answer.read()))
         return 0

@@ -268,7 +268,9 @@ def _respond(metrics: Metrics, authorize: Authorize | None) -> Callable[[Request
             challenge = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
             return PlainTextResponse(f"{refusal.message}\n", refusal.status, challenge)
         encode, kind = choose_encoder(request.headers.get("accept", ""))
-        text = await asyncio.to_thread(encode, metrics.registry)  # some 10 ms: the webhook answers meanwhile
+        names = request.query_params.getlist("name[]")  # as in the clients of Prometheus: only these
+        registry = metrics.registry.restricted_registry(names) if names else metrics.registry
+        text = await asyncio.to_thread(encode, registry)  # some 10 ms: the webhook answers meanwhile
         return Response(text, headers={"content-type": kind})
 
     return respond
