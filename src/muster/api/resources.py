@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Resource(Struct, frozen=True):
+class Resource(Struct, frozen=True, cache_hash=True):
     """A kind of object as an API server names it."""
 
     group: str  # empty: the core group

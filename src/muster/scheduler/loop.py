@@ -13,6 +13,7 @@ from muster.api.core import Pod
 from muster.config.settings import Scheduling
 from muster.kube.cluster import Cluster
 from muster.kube.leadership import AlwaysLeading, Leadership
+from muster.kube.write_bursts import WriteBurst
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
@@ -85,7 +86,7 @@ class Scheduler:
             self.observer,
             retries.report,
             reports_orphan,
-            self._is_writing,
+            WriteBurst(self._is_writing, self.clock),
         )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:
@@ -96,7 +97,7 @@ class Scheduler:
             self.clock,
             self.wall,
             self.watched.cache.pod_group,
-            lambda: not write_pool.at_rest or self._is_writing(),
+            WriteBurst(lambda: not write_pool.at_rest or self._is_writing(), self.clock),
             self.observer,
             float(self.settings.bind_timeout_seconds),
         )

@@ -1,5 +1,8 @@
 """Paths of objects on an API server; every segment is percent-encoded."""
 
+import re
+from functools import lru_cache
+from typing import Final
 from urllib.parse import quote
 
 from muster.api.names import DEFAULT_NAMESPACE
@@ -7,7 +10,10 @@ from muster.api.resources import Resource
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 
+PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]+")  # what needs no encoding: nearly every name
 
+
+@lru_cache(maxsize=4096)
 def collection_path(resource: Resource, namespace: str = "") -> str:
     """All objects of a kind, in one namespace or in all."""
     root = f"/apis/{_segment(resource.group)}" if resource.group else "/api"
@@ -37,4 +43,4 @@ def _segment(text: str) -> str:
     """One segment of a path; a text that would make it another path is refused."""
     if text in ("", ".", ".."):
         raise ApiError(400, "BadRequest", f"`{text}` cannot be part of a path: a name is missing or wrong")
-    return quote(text, safe="")
+    return text if PLAIN.fullmatch(text) else quote(text, safe="")

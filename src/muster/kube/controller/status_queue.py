@@ -18,12 +18,13 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.object_cache import ObjectCache
 from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership, leads_in, within_leadership
+from muster.kube.write_bursts import WriteBurst
 from muster.workloads.types import Key
 
 STATUS_SECONDS = 30.0  # that writing one may take
-LONGEST_WAIT_SECONDS = 3.0  # behind actions
+LONGEST_WAIT_SECONDS = 5.0  # behind actions
 PAUSE_SECONDS = 0.02
-AT_ONCE, AT_ONCE_BUSY = 16, 2  # fewer while actions are in flight
+AT_ONCE, AT_ONCE_BUSY = 16, 1  # fewer while actions are in flight
 NOT_FOUND, CONFLICT = 404, 409
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0  # after refusals of one object in a row
 MOST_BACKOFFS = 10_000
@@ -57,7 +58,7 @@ class StatusQueue:
         report: Report,
     ) -> None:
         self._cluster, self._cache, self._leadership, self._clock = cluster, cache, leadership, clock
-        self._is_busy, self._retry, self._report = is_busy, retry, report
+        self._is_busy, self._retry, self._report = WriteBurst(is_busy, clock), retry, report
         self._pending: dict[Key, PendingStatus] = {}  # the one that has waited longest first
         self._backoffs: dict[Key, Backoff] = {}
         self._in_flight: set[Key] = set()
