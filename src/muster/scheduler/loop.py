@@ -212,7 +212,7 @@ class Scheduler:
 
     async def _run_cycles(self) -> None:
         while not self._is_stopped:
-            await self._trigger.wait(self.watched.fold)
+            await self._trigger.wait(self.watched.fold_backlog)
             if not self._may_begin():
                 self._stand_by()
             elif self._has_caught_up():

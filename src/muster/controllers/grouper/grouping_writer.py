@@ -5,8 +5,8 @@ repeated: an apply sets the same fields again, and a patch names the uid of its 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 from msgspec import Struct
 
@@ -46,8 +46,8 @@ class GroupingWriter:
     def __init__(
         self, cluster: Cluster, leadership: Leadership, seconds: float, concurrency: int, written: Callable[[str], None]
     ) -> None:
-        self._cluster, self._leadership, self._seconds = cluster, leadership, seconds
-        self._slots = asyncio.Semaphore(concurrency)
+        self._cluster, self.leadership, self.seconds = cluster, leadership, seconds
+        self.slots = asyncio.Semaphore(concurrency)
         self.in_flight = 0  # requests
         self._written = written  # called with the kind of each write that was accepted
 
@@ -104,18 +104,35 @@ class GroupingWriter:
             if error.status not in (404, 409):
                 raise
 
-    @asynccontextmanager
-    async def _writing(self, term: int) -> AsyncIterator[None]:
+    def _writing(self, term: int) -> "GroupingWrite":
         """Around one write: in a slot, in its term, and in time."""
-        async with self._slots:
-            if not leads_in(self._leadership, term):
-                raise LeadershipLost
-            self.in_flight += 1
-            try:
-                async with within_leadership(self._leadership, self._seconds):
-                    yield
-            finally:
-                self.in_flight -= 1
+        return GroupingWrite(self, term)
+
+
+class GroupingWrite:
+    """See `GroupingWriter._writing`. A class: a generator costs half as much again, for each pod."""
+
+    def __init__(self, writer: GroupingWriter, term: int) -> None:
+        self._writer, self._term = writer, term
+
+    async def __aenter__(self) -> None:
+        writer = self._writer
+        await writer.slots.acquire()
+        if not leads_in(writer.leadership, self._term):
+            writer.slots.release()
+            raise LeadershipLost
+        writer.in_flight += 1
+        self._timeout = within_leadership(writer.leadership, writer.seconds)
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        finally:
+            self._writer.in_flight -= 1
+            self._writer.slots.release()
 
 
 def _is_other_uid(error: ApiError) -> bool:
