@@ -138,7 +138,7 @@ class Scheduling(Wire, frozen=True):
             "one client.",
             **_between(1, 1_000),
         ),
-    ] = 64
+    ] = 128
     bind_timeout_seconds: Annotated[
         int,
         doc(
