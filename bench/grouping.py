@@ -261,8 +261,7 @@ async def join(cluster: Cluster, raw: Raw, group: str) -> None:
     meta = raw["metadata"]
     annotations = {"pod-group-name": group, "muster.dev/grouped-by": "LeaderWorkerSet"}
     body = {"uid": meta["uid"], "annotations": annotations, "labels": {"kai.scheduler/subgroup-name": "workers"}}
-    kind: PatchType = "application/strategic-merge-patch+json"
-    await cluster.patch(PODS, NAMESPACE, meta["name"], {"metadata": body}, kind)
+    await cluster.patch(PODS, NAMESPACE, meta["name"], {"metadata": body})
 
 
 async def one_by_one(cluster: Cluster) -> list[float]:

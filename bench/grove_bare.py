@@ -91,7 +91,7 @@ class BareClient:
         name, uid = metadata["name"], metadata["uid"]
         if self._is_gated:
             patch = {"metadata": {"uid": uid}, "spec": {"schedulingGates": None}}
-            await self._cluster.patch(PODS, NAMESPACE, name, patch, "application/strategic-merge-patch+json")
+            await self._cluster.patch(PODS, NAMESPACE, name, patch)
         await self._cluster.bind(NAMESPACE, name, uid, node)
         self._pods.append(name)
 

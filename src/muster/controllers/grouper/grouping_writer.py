@@ -14,7 +14,7 @@ from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS
 from muster.controllers.grouper.apply_configuration import configuration, contested_fields
-from muster.kube.cluster import Cluster, PatchType, Raw
+from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership, leads_in, within_leadership
 
@@ -83,10 +83,7 @@ class GroupingWriter:
         body = {"metadata": {"uid": pod.uid, "annotations": annotations, "labels": labels}}
         try:
             async with self._writing(term):
-                kind: PatchType = (
-                    "application/strategic-merge-patch+json"  # cheaper for an API server than a merge patch
-                )
-                await self._cluster.patch(PODS, pod.namespace, pod.name, body, kind, field_manager=MANAGER)
+                await self._cluster.patch(PODS, pod.namespace, pod.name, body, field_manager=MANAGER)
         except ApiError as error:
             if error.status == 404 or _is_other_uid(error):
                 return False
