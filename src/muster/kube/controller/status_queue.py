@@ -105,7 +105,7 @@ class StatusQueue:
             async with self._flight(key):
                 is_done = await self._write(key, pending)
             if not is_done:
-                self._retry(key, self._backoffs[key].next_seconds())
+                self._retry(key, self._backoff_of(key).next_seconds())
 
     @asynccontextmanager
     async def _flight(self, key: Key) -> AsyncIterator[None]:
@@ -151,15 +151,17 @@ class StatusQueue:
 
     async def _refused(self, key: Key, pending: PendingStatus, error: ApiError) -> bool:
         """Reports it, unless the object only has a newer version than is known here; False."""
-        self._backoffs.setdefault(key, Backoff(FIRST_SECONDS, LONGEST_SECONDS))
-        if len(self._backoffs) > MOST_BACKOFFS:
-            del self._backoffs[next(iter(self._backoffs))]
-            self._backoffs.setdefault(key, Backoff(FIRST_SECONDS, LONGEST_SECONDS))
         if error.status != CONFLICT:
             await self._report(
                 key[0], pending.owner, "FailedUpdate", f"Error updating status: {error.message}", pending.term
             )
         return False
+
+    def _backoff_of(self, key: Key) -> Backoff:
+        """A new one, too, where the object was written meanwhile; the oldest makes place for it."""
+        if key not in self._backoffs and len(self._backoffs) >= MOST_BACKOFFS:
+            del self._backoffs[next(iter(self._backoffs))]
+        return self._backoffs.setdefault(key, Backoff(FIRST_SECONDS, LONGEST_SECONDS))
 
 
 def _version(raw: Raw) -> tuple[object, object]:

@@ -31,6 +31,8 @@ class Statuses:
         self.is_busy = False
         self.retried: list[float] = []
         self.reported: list[str] = []
+        self.may_report = asyncio.Event()
+        self.may_report.set()
         self.leadership = Term()
         self.cache = ObjectCache(asyncio.get_running_loop().time, lambda *_: None)
         self.queue = StatusQueue(
@@ -52,6 +54,7 @@ class Statuses:
 
     async def _report(self, _resource: Resource, _owner: Raw, reason: str, message: str, _term: int) -> None:
         self.reported.append(f"{reason}: {message}")
+        await self.may_report.wait()
 
     def store(self, name: str, generation: int = 1, version: int = 1) -> Raw:
         metadata = {"name": name, "namespace": "default", "uid": name, "generation": generation}
@@ -143,3 +146,22 @@ async def test_a_conflict_is_tried_again_without_a_report() -> None:
         await asyncio.sleep(0.05)
     assert len(statuses.retried) == 1
     assert statuses.reported == []
+
+
+async def test_a_status_that_is_written_while_an_older_one_is_reported_as_refused_stops_nothing() -> None:
+    """The object is reconciled meanwhile, and its next status is taken at once: nothing is left to wait for."""
+    statuses = Statuses()
+    statuses.error, statuses.may_report = ApiError(403, "Forbidden", "no right"), asyncio.Event()
+    owner = statuses.store("a")
+    async with statuses.running():
+        statuses.put(owner, 1)
+        await asyncio.sleep(0.02)
+        statuses.error = None
+        statuses.put(owner, 2)
+        assert await statuses.queue.write_now(_key(owner))
+        statuses.may_report.set()
+        await asyncio.sleep(0.02)
+        statuses.put(statuses.store("b"), 3)
+        await asyncio.sleep(0.02)
+    assert statuses.written == [("a", 2), ("b", 3)]
+    assert len(statuses.retried) == 1
