@@ -94,16 +94,28 @@ async def _connect(
 
 async def _secure(transport: asyncio.Transport, tls: ssl.SSLContext, name: str, *, at_proxy: bool) -> HttpConnection:
     """TLS on the socket of a transport, which is of no use any more."""
-    tcp = transport.get_extra_info("socket").dup()
-    transport.abort()
-    secured = TlsTransport(tcp, tls, name)
     try:
+        secured = _take_over(transport, tls, name)
         await secured.handshake()
     except OSError as error:
         raise ConnectFailed(error, at_proxy=at_proxy) from None
     connection = HttpConnection()
     secured.start(connection)
     return connection
+
+
+def _take_over(transport: asyncio.Transport, tls: ssl.SSLContext, name: str) -> TlsTransport:
+    """OSError where the peer has reset it already, or there are too many open files; no socket is left then."""
+    try:
+        tcp = transport.get_extra_info("socket").dup()
+    finally:
+        transport.abort()
+    try:
+        tcp.getpeername()  # the ssl module forgets a socket that is not connected, without closing it
+        return TlsTransport(tcp, tls, name)
+    except BaseException:
+        tcp.close()
+        raise
 
 
 async def _secure_inside_tls(transport: asyncio.Transport, tls: ssl.SSLContext, name: str) -> HttpConnection:

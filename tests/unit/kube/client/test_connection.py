@@ -1,6 +1,7 @@
 """Connections to an API server: what is sent, when a response is complete, and when a connection is used again."""
 
 import asyncio
+import errno
 import socket
 import ssl
 import struct
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from muster.embedded import tls
-from muster.kube.client import connection, connection_pool
+from muster.kube.client import connection, connection_pool, connector
 from muster.kube.client.connection import ConnectionLost
 from muster.kube.client.connection_pool import ConnectionPool
 from muster.kube.client.connector import ConnectFailed, ConnectTimeout
@@ -309,6 +310,46 @@ async def test_a_peer_that_is_silent_in_the_handshake_times_out_and_leaves_no_so
         await pool.close()
         await asyncio.sleep(0.1)
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1  # the peer's end
+
+
+@pytest.mark.parametrize("wire", ["https"], indirect=True)
+async def test_a_peer_that_resets_the_connection_before_tls_was_sent_nothing(wire: Wire) -> None:
+    """Such a request is sent again, whatever it does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        tcp, (peer, _) = socket.create_connection(listener.getsockname()), listener.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        assert wire.client is not None
+        with tcp, pytest.raises(ConnectFailed):
+            await connector._secure(HeldSocket(tcp), wire.client, "127.0.0.1", at_proxy=False)
+
+
+class HeldSocket(asyncio.Transport):
+    """A transport that reads nothing."""
+
+    def __init__(self, tcp: socket.socket) -> None:
+        super().__init__({"socket": tcp})
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wire", ["https"], indirect=True)
+async def test_a_connection_that_is_one_file_too_many_was_sent_nothing_and_leaves_no_socket(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dup(_: socket.socket) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with listening(ScriptedServer(OK).serve, wire) as address:
+        pool = ConnectionPool(wire.client)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        monkeypatch.setattr(socket.socket, "dup", dup)
+        with pytest.raises(ConnectFailed):
+            await pool.exchange(Access(address), GET, 5.0, 5.0)
+        await asyncio.sleep(0.1)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        await pool.close()
 
 
 @pytest.mark.parametrize("wire", ["https"], indirect=True)
