@@ -200,6 +200,11 @@ class HttpConnection(asyncio.Protocol):
 
     # of the parser
 
+    def on_message_begin(self) -> None:
+        """A second response to one request is not parsed into the first."""
+        if self._is_complete:
+            raise ConnectionLost
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Two headers matter."""
         lower = name.lower()

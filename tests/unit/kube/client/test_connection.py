@@ -129,6 +129,16 @@ async def test_a_provisional_response_is_no_response(wire: Wire) -> None:
     assert await exchanged(wire, b"HTTP/1.1 100 Continue\r\n\r\n", OK) == (200, b"ok")
 
 
+async def test_a_second_response_to_one_request_changes_nothing_and_is_the_last(wire: Wire) -> None:
+    """A proxy that gives up an idle connection may say so: 408 right behind the last response."""
+    server = ScriptedServer(OK + b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate")
+    async with pooled(wire, server) as (pool, access):
+        for _ in range(2):
+            response = await pool.exchange(access, GET, 5.0, 5.0)
+            assert (response.status, response.body) == (200, b"ok")
+    assert server.connections == 2
+
+
 async def test_a_response_without_a_body_is_complete(wire: Wire) -> None:
     assert await exchanged(wire, b"HTTP/1.1 204 No Content\r\n\r\n") == (204, b"")
 
