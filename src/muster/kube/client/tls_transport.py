@@ -8,6 +8,7 @@ Rule 2: the protocol is called by the event loop alone, never from inside `write
 import asyncio
 import socket
 import ssl
+from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Final
 
 RECORD: Final = 2**14  # bytes, the most of one TLS record: what is read at once leaves nothing behind in OpenSSL
@@ -33,8 +34,8 @@ class TlsTransport(asyncio.Transport):
     async def handshake(self) -> None:
         """Returns once the connection is secure; OSError (ssl.SSLError) where it cannot be, and it is closed."""
         try:
-            while not self._is_shaken():
-                await self._ready()
+            while (event := self._shake_hands()) is not None:
+                await self._until(event)
         except BaseException:
             self._socket.close()
             raise
@@ -89,20 +90,22 @@ class TlsTransport(asyncio.Transport):
 
     # of the event loop
 
-    def _is_shaken(self) -> bool:
+    def _shake_hands(self) -> int | None:
+        """One step; what the next one waits for. None: the handshake is complete."""
         try:
             self._socket.do_handshake()
         except ssl.SSLWantReadError:
-            self._waits_for = self._loop.add_reader, self._loop.remove_reader
-            return False
+            return EVENT_READ
         except ssl.SSLWantWriteError:
-            self._waits_for = self._loop.add_writer, self._loop.remove_writer
-            return False
-        return True
+            return EVENT_WRITE
+        return None
 
-    async def _ready(self) -> None:
-        add, remove = self._waits_for
-        ready: asyncio.Future[None] = self._loop.create_future()
+    async def _until(self, event: int) -> None:
+        """The socket is readable, or writable."""
+        loop, ready = self._loop, self._loop.create_future()
+        add, remove = (
+            (loop.add_reader, loop.remove_reader) if event == EVENT_READ else (loop.add_writer, loop.remove_writer)
+        )
         add(self._fd, _resolve, ready)
         try:
             await ready
