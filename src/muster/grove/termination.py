@@ -18,6 +18,7 @@ from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Raw
 
 DEFAULT_DELAY = timedelta(hours=4)
+LATE_SECONDS = 10.0  # how long a status is waited for that does not say yet that pods are back
 LONGEST_DELAY = timedelta(days=36_500)  # of what dates can express
 
 
@@ -48,6 +49,12 @@ def wait_for(raws: Iterable[Raw | None], delay: timedelta, now: datetime) -> Bre
     """How long it is until one of these cliques and groups has been below its minimum for too long."""
     times = [since for raw in raws if raw is not None and (since := _regressed_since(raw))]
     return BreachWait((min(times) + delay - now).total_seconds()) if times else BreachWait()
+
+
+def wait_for_status(raws: Iterable[Raw], delay: timedelta, now: datetime) -> BreachWait:
+    """The same of what its pods say is back: they may be gone again before the status says so, and nothing changes."""
+    seconds = wait_for(raws, delay, now).seconds
+    return BreachWait(None if seconds is None else max(seconds, LATE_SECONDS))
 
 
 def _regressed_since(raw: Raw) -> datetime | None:

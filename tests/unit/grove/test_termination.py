@@ -187,6 +187,17 @@ def test_nothing_is_terminated_whose_pods_are_back_though_its_status_does_not_sa
     for i in range(2):
         grove._put(PODS, running_pod(grove, grove.named(POD_CLIQUES, name), f"{name}-{i}"))
     assert decided(grove) == []
+    assert 0 < seconds_to_next_look(grove) <= 60  # they may be gone again before any status has changed
+    for i in range(2):
+        grove._put(PODS, {**grove.objects[PODS, NAMESPACE, f"{name}-{i}"], "status": {"phase": "Failed"}})
+    assert decided(grove) != []
+
+
+def seconds_to_next_look(grove: GroveCluster) -> float:
+    """Of the one that terminates: set or group."""
+    controllers = (POD_CLIQUE_SETS, "w"), (POD_CLIQUE_SCALING_GROUPS, GROUP)
+    results = [STRUCTURE[kind].reconcile(grove.named(kind, name), grove, grove.now) for kind, name in controllers]
+    return min((each.again_after_seconds for each in results if each.again_after_seconds is not None), default=0.0)
 
 
 def decided(grove: GroveCluster) -> list[str]:

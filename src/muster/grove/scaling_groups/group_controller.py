@@ -20,7 +20,7 @@ from muster.grove.last_errors import with_last_error
 from muster.grove.scaling_groups.group_rollout import plan_group_rollout
 from muster.grove.scaling_groups.group_status import group_status
 from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView, MemberView, view_group
-from muster.grove.termination import BreachWait, shortest, termination_delay, wait_for
+from muster.grove.termination import BreachWait, shortest, termination_delay, wait_for, wait_for_status
 from muster.workloads.operators.objects import bounded, name_of, removal
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation
@@ -43,7 +43,8 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
     existing = sum(len(replica.members) for replica in group.replicas)
     events = (*termination_event(GROUP_REPLICA_TERMINATED, [each.index for each in expired]), *scale_events(pcsg))
     status = group_status(group, rollout, now)
-    return replace(bounded(actions, existing, status, shortest(waits.values())), events=events)
+    again = shortest((*waits.values(), _late_status(group, children, now)))
+    return replace(bounded(actions, existing, status, again), events=events)
 
 
 def _waits(group: GroupView, children: Children, now: datetime) -> dict[int, BreachWait]:
@@ -63,6 +64,13 @@ def _short(replica: GroupReplicaView, children: Children) -> Iterator[Raw]:
     for clique in replica.present():
         if is_breached(clique) and not holds_minimum(clique, children.of(clique, PODS)):
             yield clique
+
+
+def _late_status(group: GroupView, children: Children, now: datetime) -> BreachWait:
+    """How long it is until cliques are looked at again whose pods are back, though their status does not say so yet."""
+    breached = (clique for replica in group.replicas for clique in replica.present() if is_breached(clique))
+    back = (clique for clique in breached if holds_minimum(clique, children.of(clique, PODS)))
+    return wait_for_status(back, termination_delay(group.pcs), now)
 
 
 def _removals(replicas: Sequence[GroupReplicaView]) -> Iterator[Action]:

@@ -18,7 +18,7 @@ from muster.grove.cliques.clique_status import holds_minimum
 from muster.grove.health import breached_since, is_breached, was_healthy
 from muster.grove.layout import GroupLayout, group_minimum
 from muster.grove.sets.set_view import SetReplicaView, SetView
-from muster.grove.termination import shortest, termination_delay, wait_for
+from muster.grove.termination import shortest, termination_delay, wait_for, wait_for_status
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw
 
@@ -44,6 +44,7 @@ def plan_termination(view: SetView, children: Children, updating: int | None, no
             over = (part for part in breached if wait_for((part,), delay, now).is_over)
             latest = max(filter(None, map(breached_since, over)))
             expired[replica.index] = [*_cliques_before(view, replica, latest)]
+        waits.append(wait_for_status(_back(view, replica, children), delay, now))
     cliques = (clique for own in expired.values() for clique in own)
     return SetTermination(tuple(index for index, own in expired.items() if own), tuple(cliques), shortest(waits))
 
@@ -76,12 +77,21 @@ def _has_minimum(clique: Raw, children: Children) -> bool:
     return not is_breached(clique) or holds_minimum(clique, children.of(clique, PODS))
 
 
+def _back(view: SetView, replica: SetReplicaView, children: Children) -> Iterator[Raw]:
+    """Cliques whose pods are back, though their status does not say so yet."""
+    return (clique for clique in _present(view, replica) if is_breached(clique) and _has_minimum(clique, children))
+
+
 def _cliques_before(view: SetView, replica: SetReplicaView, since: datetime) -> Iterator[Raw]:
     """The cliques of a replica that exist since then or longer, and are not terminating."""
+    return (clique for clique in _present(view, replica) if _is_older(clique, since))
+
+
+def _present(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
     members = (clique for group in replica.layout.groups for row in group.replicas for clique in row)
     for layout in (*replica.layout.cliques, *members):
         clique = view.clique(layout.name)
-        if clique is not None and not is_terminating(clique) and _is_older(clique, since):
+        if clique is not None and not is_terminating(clique):
             yield clique
 
 
