@@ -62,6 +62,7 @@ class StatusQueue:
         self._pending: dict[Key, PendingStatus] = {}  # the one that has waited longest first
         self._backoffs: dict[Key, Backoff] = {}
         self._in_flight: set[Key] = set()
+        self._waited = 0  # of them, those that waited here: the others never keep these from being written
         self._woken = asyncio.Event()
         self._choosing = asyncio.Lock()  # one worker waits for the next status, the others for that one
 
@@ -102,8 +103,12 @@ class StatusQueue:
                 key = await self._next()
                 pending = self._pending.pop(key)
                 self._in_flight.add(key)
-            async with self._flight(key):
-                is_done = await self._write(key, pending)
+                self._waited += 1
+            try:
+                async with self._flight(key):
+                    is_done = await self._write(key, pending)
+            finally:
+                self._waited -= 1
             if not is_done:
                 self._retry(key, self._backoff_of(key).next_seconds())
 
@@ -132,7 +137,7 @@ class StatusQueue:
         if not self._is_busy():
             return True
         has_waited = self._clock() - pending.since >= LONGEST_WAIT_SECONDS
-        return has_waited and len(self._in_flight) < AT_ONCE_BUSY
+        return has_waited and self._waited < AT_ONCE_BUSY
 
     async def _write(self, key: Key, pending: PendingStatus) -> bool:
         current, owner = self._cache.get(*key), pending.owner

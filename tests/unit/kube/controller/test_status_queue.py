@@ -106,6 +106,26 @@ async def test_a_status_waits_for_actions_but_not_for_ever(monkeypatch: pytest.M
     assert "first" in {name for name, _ in statuses.written}
 
 
+async def test_statuses_that_are_written_at_once_keep_no_other_from_being_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(status_queue, "LONGEST_WAIT_SECONDS", 0.05)
+    statuses = Statuses()
+    statuses.error, statuses.may_report = ApiError(403, "Forbidden", "no right"), asyncio.Event()
+    statuses.is_busy, urgent = True, statuses.store("urgent")
+    statuses.put(urgent, 1)
+    async with statuses.running():
+        in_flight = asyncio.create_task(statuses.queue.write_now(_key(urgent)))
+        await asyncio.sleep(0.02)
+        assert statuses.queue.in_flight == 1
+        statuses.error = None
+        statuses.put(statuses.store("a"), 1)
+        await asyncio.sleep(0.2)
+        assert statuses.written == [("a", 1)]
+        statuses.may_report.set()
+        assert not await in_flight
+
+
 async def test_a_status_of_an_older_spec_is_not_written() -> None:
     statuses = Statuses()
     owner = statuses.store("a")
