@@ -8,6 +8,7 @@ import pytest
 
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
+from muster.kube import write_bursts
 from muster.kube.cache import reflector
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
@@ -43,6 +44,12 @@ def without_leftovers() -> None:
     server = shared_server()
     if server is not None:
         _leftovers.setdefault(server.url, Leftovers(server)).delete()
+
+
+@pytest.fixture(autouse=True)
+def short_lulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statuses follow at once: suites with a crash at every call wait for thousands of them."""
+    monkeypatch.setattr(write_bursts, "LULL_SECONDS", 0.02)
 
 
 @pytest.fixture(params=list(CLUSTERS))
