@@ -13,7 +13,6 @@ from muster.api.core import Pod
 from muster.config.settings import Scheduling
 from muster.kube.cluster import Cluster
 from muster.kube.leadership import AlwaysLeading, Leadership
-from muster.kube.write_bursts import WriteBurst
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
@@ -86,7 +85,7 @@ class Scheduler:
             self.observer,
             retries.report,
             reports_orphan,
-            WriteBurst(self._is_writing, self.clock),
+            self._is_writing,
         )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:
@@ -97,7 +96,7 @@ class Scheduler:
             self.clock,
             self.wall,
             self.watched.cache.pod_group,
-            WriteBurst(lambda: not write_pool.at_rest or self._is_writing(), self.clock),
+            lambda: not write_pool.at_rest or self._is_writing(),
             self.observer,
             float(self.settings.bind_timeout_seconds),
         )
@@ -212,7 +211,7 @@ class Scheduler:
 
     async def _run_cycles(self) -> None:
         while not self._is_stopped:
-            await self._trigger.wait(self.watched.fold_backlog)
+            await self._trigger.wait(self.watched.fold)
             if not self._may_begin():
                 self._stand_by()
             elif self._has_caught_up():

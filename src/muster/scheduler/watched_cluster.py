@@ -30,7 +30,6 @@ from muster.scheduler.observer import Observer
 
 log = structlog.get_logger()
 FOLDED_AT_ONCE = 2_000  # pods, before other tasks of the loop run
-FEW_CHANGES = 500  # what a cycle counts quickly: until then changes of one gang are counted together
 
 
 class WatchedCluster:
@@ -80,11 +79,6 @@ class WatchedCluster:
             self._relist_term, self._lists_before = term, self.health[PODS].lists
             self._reflectors[PODS].relist()
         return self.health[PODS].listed > self._lists_before
-
-    async def fold_backlog(self) -> None:
-        """Counts what was received, where the next cycle would take long to count it."""
-        if self.cache.unfolded_number > FEW_CHANGES:
-            await self.fold()
 
     async def fold(self) -> None:
         """Counts what was received into the cache."""

@@ -189,11 +189,6 @@ class Cache:
         self._incremental.fold(self._rest, with_nodes=False)
         return any(self._unfolded.values())
 
-    @property
-    def unfolded_number(self) -> int:
-        """How many objects have changed since they were counted."""
-        return sum(map(len, self._unfolded.values()))
-
     def _forward_changes(self, limit: int | None) -> None:
         if self._moved_nodes:
             on_moved = (name for name, pod in self._pods() if pod.spec.node_name in self._moved_nodes)
