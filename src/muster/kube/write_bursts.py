@@ -4,6 +4,7 @@ Rule: a lull is not the end of a burst. Between two steps of a large start, such
 is in flight for a moment; whatever is written then delays the next step.
 """
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -13,7 +14,7 @@ LULL_SECONDS: Final = 0.25
 class WriteBurst:
     """Callable: True while writes are in flight, and for a moment after it was last called while some were."""
 
-    def __init__(self, is_writing: Callable[[], bool], clock: Callable[[], float]) -> None:
+    def __init__(self, is_writing: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._is_writing, self._clock = is_writing, clock
         self._ends_at = clock()
 

@@ -58,7 +58,7 @@ class StatusQueue:
         report: Report,
     ) -> None:
         self._cluster, self._cache, self._leadership, self._clock = cluster, cache, leadership, clock
-        self._is_busy, self._retry, self._report = WriteBurst(is_busy, clock), retry, report
+        self._is_busy, self._retry, self._report = WriteBurst(is_busy), retry, report
         self._pending: dict[Key, PendingStatus] = {}  # the one that has waited longest first
         self._backoffs: dict[Key, Backoff] = {}
         self._in_flight: set[Key] = set()

@@ -28,7 +28,7 @@ MOST_PODS, MOST_GROUPS = 32_768, 8_192  # events that wait to be sent: those of 
 AT_ONCE = 4  # requests: few, as bindings come first
 ROUNDS = 16  # of so many requests, before bindings go first again
 GATHER_SECONDS = 0.1  # how long the events of one gang are collected into one
-YIELD_SECONDS, LONGEST_YIELD_SECONDS = 0.05, 2.0  # while bindings are in flight; then some events are sent anyway
+YIELD_SECONDS, LONGEST_YIELD_SECONDS = 0.05, 5.0  # while bindings are in flight; then some events are sent anyway
 FULL, NOT_TAKEN = "QueueFull", "NotTaken"  # why events are dropped
 Done = Binding | Eviction
 
