@@ -18,6 +18,7 @@ from muster.kube.cache import reflector
 from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 from muster.scheduler.apply import pod_api
 from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.loop import Scheduler
@@ -179,11 +180,11 @@ class Hasty(Faulty):
         self.pod, self.meanwhile = pod, asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         if pod == self.pod:
             self.meanwhile.set()
             await self.go_on.wait()
-        await super().bind(namespace, pod, uid, node)
+        await super().bind(namespace, pod, uid, node, mark=mark)
 
 
 def candidate(world: World, name: str, cluster: Faulty) -> tuple[Leader, Scheduler]:
@@ -280,9 +281,9 @@ class Ballot(Faulty):
             return "lost" if self.cut else None
         return (fault := self.faults(call)) and ("lost" if fault == "crash" else fault)
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         self._alone(f"bind {pod}")
-        await super().bind(namespace, pod, uid, node)
+        await super().bind(namespace, pod, uid, node, mark=mark)
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         self._alone(f"evict {pod}")

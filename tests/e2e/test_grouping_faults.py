@@ -9,6 +9,7 @@ import pytest
 
 from muster.api.resources import DEFINITIONS, JOBS, LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, Resource
 from muster.config.settings import PodGrouping
+from muster.controllers.grouper import mark_offers
 from muster.kube import work_queue
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
@@ -37,11 +38,22 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Story:
     """Two groups of a LeaderWorkerSet and a Job fill the cluster; then the minimum of the Job rises, and it grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_carried: bool = False) -> None:
+        """`is_carried`: pods are marked with their bindings; the judge knows by their labels what they belong to."""
         self.world = World([gpu_node("a"), gpu_node("b"), gpu_node("c"), gpu_node("d")])
         for definition in operator_crds():
             self.world.memory.store.create(DEFINITIONS, definition)
         self.calls, self.starts, self.log = 0, 0, [""]
+        if is_carried:
+            self.world.judge.belongs = self._belongs
+
+    def _belongs(self, raw: Raw) -> tuple[str, str]:
+        """PodGroup and leaf of a pod, as the reference of grouping has them."""
+        labels = raw["metadata"].get("labels", {})
+        if (group := labels.get(f"{LWS}/group-index")) is None:
+            return f"pg-train-{self.job['metadata']['uid']}", ""
+        leaf = "leader" if labels[f"{LWS}/worker-index"] == "0" else "workers"
+        return f"pg-serve-{self.owner['metadata']['uid']}-group-{group}", leaf
 
     async def run(self, *scripts: Script) -> None:
         """Each script is one process' life; where one has crashed, the next begins; the last has no faults."""
@@ -68,8 +80,8 @@ class Story:
     def _submit(self) -> None:
         template = {"size": 3, "workerTemplate": {}}
         spec = {"replicas": 2, "leaderWorkerTemplate": template}
-        owner = self._create(LEADER_WORKER_SETS, "serve", spec)
-        leaders = self._create(STATEFUL_SETS, "serve", {}, owner)
+        self.owner = self._create(LEADER_WORKER_SETS, "serve", spec)
+        leaders = self._create(STATEFUL_SETS, "serve", {}, self.owner)
         for group in (0, 1):
             leader = self._pod(f"serve-{group}", leaders, group, 0)
             workers = self._create(STATEFUL_SETS, f"serve-{group}", {}, leader)
@@ -119,8 +131,8 @@ class Story:
         return self.world.judge.broken + self.world.judge.halves()
 
 
-async def story_of(*scripts: Script) -> Story:
-    story = Story()
+async def story_of(*scripts: Script, is_carried: bool = False) -> Story:
+    story = Story(is_carried=is_carried)
     await story.run(*scripts)
     return story
 
@@ -160,5 +172,47 @@ async def test_any_trouble_is_overcome(part: int) -> None:
     expected = await asyncio.to_thread(undisturbed)
     for seed in range(part, SEEDS, 3):
         story = await story_of(seeded(3 * seed), seeded(3 * seed + 1), seeded(3 * seed + 2))
+        assert story.wrong() == [], f"seed {seed}"
+        assert story.end() == expected.end(), f"seed {seed}"
+
+
+@pytest.fixture
+def _carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mark comes with a binding, as it does while many pods are grouped."""
+    monkeypatch.setattr(mark_offers, "FEW_PODS", 0)
+    monkeypatch.setattr(mark_offers, "WAIT_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("_carried")
+async def test_pods_that_are_bound_at_once_are_not_written_before() -> None:
+    """Two writes less for each pod than a client that patches: the binding carries annotation and label."""
+    story = await story_of(is_carried=True)
+    assert story.wrong() == []
+    assert story.end() == (await asyncio.to_thread(undisturbed)).end()
+    assert [line for line in story.log if line.startswith("patch pods") and not line.endswith("status")] == []
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.usefixtures("_carried")
+async def test_a_crash_between_marked_bindings_ends_in_the_same_place(part: int) -> None:
+    """I8: the gang is bound in part, and its other pods say nothing of it: they are grouped again."""
+    expected = await asyncio.to_thread(undisturbed)
+    for number in count(1 + part, 2):
+        story = await story_of(crash_at(number), is_carried=True)
+        where = f"crash at call {number}: {' '.join(story.log[number : number + 1])}"
+        assert story.wrong() == [], where
+        assert story.end() == expected.end(), where
+        if story.starts == 1:
+            break
+    assert number > 20
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.usefixtures("_carried")
+async def test_any_trouble_is_overcome_with_marked_bindings(part: int) -> None:
+    expected = await asyncio.to_thread(undisturbed)
+    for seed in range(part, SEEDS, 2):
+        scripts = (seeded(3 * seed), seeded(3 * seed + 1), seeded(3 * seed + 2))
+        story = await story_of(*scripts, is_carried=True)
         assert story.wrong() == [], f"seed {seed}"
         assert story.end() == expected.end(), f"seed {seed}"

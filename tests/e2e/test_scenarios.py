@@ -15,6 +15,7 @@ import yaml
 
 from muster.api.resources import LEASES, NODES
 from muster.kube.cluster import Raw
+from muster.kube.pod_mark import PodMark
 from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.simulator import datacenter
 from tests.e2e.kubectl import Kubectl
@@ -207,12 +208,12 @@ class Slow(Faulty):
         super().__init__(site.cluster)
         self.left, self.full = number, asyncio.Event()
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         if not self.left:
             self.full.set()
             await asyncio.Event().wait()
         self.left -= 1
-        await super().bind(namespace, pod, uid, node)
+        await super().bind(namespace, pod, uid, node, mark=mark)
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -12,6 +12,7 @@ from muster.api.resources import Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.watch import StoreWatch
 from muster.kube.cluster import Change, Listing, PatchType, Raw
+from muster.kube.pod_mark import PodMark
 
 BOOKMARK_SECONDS = 60.0
 
@@ -97,10 +98,15 @@ class MemoryCluster:
         await _yield_to_loop()
         self.store.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         """See Cluster."""
         await _yield_to_loop()
-        self.store.bind(namespace, pod, uid, node)
+        metadata = {"annotations": dict(mark.annotations), "labels": dict(mark.labels)} if mark else None
+        self.store.bind(namespace, pod, uid, node, metadata=metadata)
+
+    async def binds_with_labels(self) -> bool:
+        """See Cluster."""
+        return True
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """See Cluster."""

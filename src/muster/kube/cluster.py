@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from muster.api.resources import Resource
+from muster.kube.pod_mark import PodMark
 from muster.kube.stored_object import Raw as Raw
 from muster.kube.stored_object import StoredObject, raw_of, version_of
 
@@ -101,8 +102,11 @@ class Cluster(Protocol):
     ) -> None:
         """Deleted, or terminating; 409 `Conflict` where the uid differs."""
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        """`pods/binding`: 409 `Conflict` where the uid differs or the pod is bound already."""
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
+        """`pods/binding`: 409 `Conflict` where the uid differs or the pod is bound already; the pod gets the mark."""
+
+    async def binds_with_labels(self) -> bool:
+        """Whether pods get the labels of their Binding: Kubernetes 1.35 and later. Annotations they always get."""
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """`pods/eviction`: 429 `TooManyRequests` where a PodDisruptionBudget forbids it."""

@@ -13,6 +13,7 @@ from muster.api.core import Pod
 from muster.config.settings import Scheduling
 from muster.kube.cluster import Cluster
 from muster.kube.leadership import AlwaysLeading, Leadership
+from muster.kube.write_bursts import WriteBurst
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
@@ -29,6 +30,7 @@ from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.cycle_runner import CycleRunner
 from muster.scheduler.cycle_trigger import CycleTrigger, RetryTimer
 from muster.scheduler.longer_searches import LongerSearches
+from muster.scheduler.marked_bindings import MarkedBindings
 from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import StatusWriter
@@ -64,6 +66,7 @@ class Scheduler:
         self.status_writer = self._make_status_writer(reports_orphan)
         self.events = self._make_events(write_pool)
         self.applier = self._make_applier(write_pool)
+        self.marked_bindings = MarkedBindings(cluster, self.watched, lambda: write_pool.is_sending)
         self.runner = self._make_runner(policy)
         self._observe_backlogs()
         self._is_stopped = False
@@ -85,7 +88,7 @@ class Scheduler:
             self.observer,
             retries.report,
             reports_orphan,
-            self._is_writing,
+            WriteBurst(self._is_writing),
         )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:
@@ -96,7 +99,7 @@ class Scheduler:
             self.clock,
             self.wall,
             self.watched.cache.pod_group,
-            lambda: not write_pool.at_rest or self._is_writing(),
+            WriteBurst(lambda: not write_pool.at_rest or self._is_writing()),
             self.observer,
             float(self.settings.bind_timeout_seconds),
         )
@@ -108,7 +111,8 @@ class Scheduler:
         cache, assumed_pods = self.watched.cache, self.watched.assumed_pods
         volume_binder = VolumeBinder(self.cluster, cache, self.clock)
         preparations = self.status_writer.yield_to_binding, volume_binder.select_node
-        binder = Binder(api, assumed_pods, preparations, wanted_in(cache, assumed_pods), self.events.add)
+        is_wanted = wanted_in(cache, assumed_pods)
+        binder = Binder(api, assumed_pods, preparations, is_wanted, self.events.add, cache.missing_mark)
         evictor = Evictor(api, assumed_pods, EvictionBackoff(self.clock), self.events.add)
         return PlanApplier(write_pool, binder, evictor, Nominator(api))
 
@@ -211,7 +215,7 @@ class Scheduler:
 
     async def _run_cycles(self) -> None:
         while not self._is_stopped:
-            await self._trigger.wait(self.watched.fold)
+            await self._trigger.wait(self.watched.fold_backlog)
             if not self._may_begin():
                 self._stand_by()
             elif self._has_caught_up():

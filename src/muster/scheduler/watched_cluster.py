@@ -22,6 +22,7 @@ from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ListCompleted, Reflector, ReflectorEvent, ReflectorHealth
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 from muster.model.snapshot import Snapshot
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.cycle_trigger import CycleTrigger
@@ -30,6 +31,7 @@ from muster.scheduler.observer import Observer
 
 log = structlog.get_logger()
 FOLDED_AT_ONCE = 2_000  # pods, before other tasks of the loop run
+FEW_CHANGES = 500  # what a cycle counts quickly: until then changes of one gang are counted together
 
 
 class WatchedCluster:
@@ -79,6 +81,16 @@ class WatchedCluster:
             self._relist_term, self._lists_before = term, self.health[PODS].lists
             self._reflectors[PODS].relist()
         return self.health[PODS].listed > self._lists_before
+
+    def mark_pod(self, pod: str, uid: str, mark: PodMark | None) -> None:
+        """A pod gets this mark with its binding, and has it in the cache at once."""
+        if self.cache.set_mark(pod, uid, mark):
+            self._trigger.wake()
+
+    async def fold_backlog(self) -> None:
+        """Counts what was received, where the next cycle would take long to count it."""
+        if self.cache.unfolded_number > FEW_CHANGES:
+            await self.fold()
 
     async def fold(self) -> None:
         """Counts what was received into the cache."""

@@ -15,7 +15,7 @@ from muster.webhook.admission_review import API_VERSION, AdmissionResponse, Grou
 Raw = dict[str, Any]
 
 
-class PodMark(Protocol):
+class NewPodMark(Protocol):
     """What a pod is to carry."""
 
     @property
@@ -27,7 +27,7 @@ class PodMark(Protocol):
         """Labels to set; None removes one."""
 
 
-GroupPod = Callable[[Raw, str], Awaitable[PodMark | None]]  # a pod and its namespace; None: nothing is added
+GroupPod = Callable[[Raw, str], Awaitable[NewPodMark | None]]  # a pod and its namespace; None: nothing is added
 
 
 class NewPodSpec(Wire, frozen=True):
@@ -106,7 +106,7 @@ async def admit_pod(request: PodAdmissionRequest, group: GroupPod) -> AdmissionR
     return AdmissionResponse(request.uid, allowed=True, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
 
 
-async def leave_ungrouped(_pod: Raw, _namespace: str) -> PodMark | None:
+async def leave_ungrouped(_pod: Raw, _namespace: str) -> NewPodMark | None:
     """Add nothing: grouping at admission is off."""
     return None
 

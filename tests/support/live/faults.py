@@ -12,6 +12,7 @@ from msgspec import Struct
 from muster.api.resources import Resource
 from muster.kube.cluster import Change, Cluster, Listing, PatchType, Raw
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 
 T = TypeVar("T")
 
@@ -193,8 +194,11 @@ class Faulty:
 
         await self._do("delete", f"{resource.plural} {name}", work)
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        await self._do("bind", pod, lambda: self.cluster.bind(namespace, pod, uid, node))
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
+        await self._do("bind", pod, lambda: self.cluster.bind(namespace, pod, uid, node, mark=mark))
+
+    async def binds_with_labels(self) -> bool:
+        return await self.cluster.binds_with_labels()
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         verb = "probe" if dry_run else "evict"

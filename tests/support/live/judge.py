@@ -23,6 +23,8 @@ class Judge:
         self.evicted: dict[str, str] = {}  # uid -> name
         self.pods: dict[tuple[str, str], Raw] = {}
         self._nodes, self._podgroups, self._queues = nodes, groups, queues
+        self.belongs: Callable[[Raw], tuple[str, str]] = lambda raw: (gang_of(raw), leaf_of(raw))
+        """PodGroup and leaf of a pod; a test may know them where pods are marked with their bindings."""
 
     def look(self, change: Change) -> None:
         """One change, in the order in which they happened."""
@@ -86,7 +88,10 @@ class Judge:
     def _hopeless(self, raw: Raw) -> Iterator[str]:
         """I3: no pod starts where the gang lacks pods for its minimums."""
         spec = self._groups().get(gang_of(raw))
-        if spec is not None and not enough(spec, self._counts(gang_of(raw), _alive)):
+        members = Counter(
+            leaf for gang, leaf in map(self.belongs, filter(_alive, self.pods.values())) if gang == gang_of(raw)
+        )
+        if spec is not None and not enough(spec, members):
             yield f"I3: {raw['metadata']['name']} starts, and its gang has too few pods"
 
     def _unprotected(self, raw: Raw) -> Iterator[str]:

@@ -13,6 +13,7 @@ from muster.config.settings import Config, Scheduling, ShardSettings
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 from muster.observability.metrics import Metrics
 from muster.scheduler.leader_election import Leader, LeaseSettings
 from muster.scheduler.leader_health import LeaderHealth
@@ -29,10 +30,10 @@ class Slow(Faulty):
         self.world, self.begun = world, asyncio.Event()
         self.bound_by_then: list[str] | None = None
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         self.begun.set()
         await asyncio.sleep(0.3)
-        await super().bind(namespace, pod, uid, node)
+        await super().bind(namespace, pod, uid, node, mark=mark)
 
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
         if resource == LEASES and not raw["spec"]["holderIdentity"]:

@@ -19,6 +19,7 @@ from muster.config.settings import Observability, Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cluster import Change, PatchType, Raw
 from muster.kube.leadership import Leadership
+from muster.kube.pod_mark import PodMark
 from muster.model.snapshot import Snapshot
 from muster.observability.metric_table import TABLE
 from muster.observability.metrics import Metrics
@@ -132,11 +133,11 @@ class Hanging(Faulty):
         self.bindings, self.statuses, self.go = bindings, statuses, asyncio.Event()
         self.held_up = 0
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         if self.bindings and pod.startswith(self.bindings):
             self.held_up += 1
             await self.go.wait()
-        await super().bind(namespace, pod, uid, node)
+        await super().bind(namespace, pod, uid, node, mark=mark)
 
     async def patch(
         self,

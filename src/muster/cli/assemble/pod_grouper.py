@@ -25,6 +25,7 @@ def build_grouper(
         observer,
         settings.scheduling.namespaces,
         settings.scheduling.shard,
+        scheduler.marked_bindings,
     )
     scheduler.watched.listeners.append(grouper.handle)
     scheduler.yield_to(lambda: grouper.is_writing)

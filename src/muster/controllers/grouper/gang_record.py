@@ -10,7 +10,7 @@ from muster.api.podgroup import PodGroup
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment
 from muster.grouping.types import WorkloadPod
-from muster.kube.cluster import Raw
+from muster.kube.pod_mark import PodMark
 
 CONFIRM_SECONDS = 60.0  # a PodGroup that the cache does not have so long after its apply is applied again
 GONE_SECONDS = 1.0  # a deleted PodGroup does not come back before: its owner may be gone, too, and its watch behind
@@ -30,7 +30,7 @@ class GangRecord(Struct):
     yielded: frozenset[str] = frozenset()  # fields that other managers keep
     refused: PodGroup | None = None  # the last PodGroup that the API server refused
     refused_pods: set[str] = set()  # uids of pods that say so
-    joined: dict[str, tuple[str, "Mark"]] = {}  # by pod: its uid and the mark that it got, until the cache has it
+    joined: dict[str, tuple[str, PodMark]] = {}  # by pod: its uid and the mark that it got, until the cache has it
     size: int = 0  # pods, when it was last written
     empty_since: float | None = None  # by the clock of the grouper
 
@@ -73,33 +73,18 @@ class GangRecord(Struct):
         """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again."""
         meta = member.pod.metadata
         uid, mark = self.joined.get(meta.name, ("", None))
-        if mark is not None and uid == meta.uid and has_mark(member, mark):
+        if mark is not None and uid == meta.uid and mark.is_on(meta):
             del self.joined[meta.name]
 
 
-class Mark(Struct, frozen=True):
-    """What a pod carries of its grouping."""
-
-    annotations: Raw
-    labels: Raw
-
-
-def mark_of(member: GroupedPod) -> Mark:
+def mark_of(member: GroupedPod) -> PodMark:
     """The annotations and labels by which a pod joins its gang (N3)."""
     assignment = member.placing
     assert isinstance(assignment, Assignment)
-    annotations: Raw = {names.POD_GROUP: assignment.gang.name, names.GROUPED_BY: assignment.rule}
+    annotations = {names.POD_GROUP: assignment.gang.name, names.GROUPED_BY: assignment.rule}
     has_label = names.SUBGROUP in member.pod.metadata.labels
-    labels: Raw = {names.SUBGROUP: assignment.gang.leaf or None} if assignment.gang.leaf or has_label else {}
-    return Mark(annotations, labels)
-
-
-def has_mark(member: GroupedPod, mark: Mark) -> bool:
-    """Whether the pod carries it, as far as the cache knows."""
-    meta = member.pod.metadata
-    return all(meta.annotations.get(name) == text for name, text in mark.annotations.items()) and all(
-        meta.labels.get(name) == text for name, text in mark.labels.items()
-    )
+    labels = {names.SUBGROUP: assignment.gang.leaf or None} if assignment.gang.leaf or has_label else {}
+    return PodMark(annotations, labels)
 
 
 def is_marked(member: GroupedPod) -> bool:

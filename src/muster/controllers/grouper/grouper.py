@@ -7,7 +7,7 @@ known, so the order of events does not matter. Rule 3: what concerns one pod, ow
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -25,14 +25,16 @@ from muster.controllers.grouper.gang_record import (
     GangRecord,
     is_marked,
     leaves_of,
-    mark_of,
     representative,
 )
+from muster.controllers.grouper.group_versions import PodGroupVersions
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
 from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, kept_gang, refusal
-from muster.controllers.grouper.grouping_writer import REFUSED, GroupingWriter, LeadershipLost, RefusedPodGroup
+from muster.controllers.grouper.grouping_writer import GroupingWriter, LeadershipLost, RefusedPodGroup
+from muster.controllers.grouper.mark_offers import MarkCarrier, MarkOffers, NoCarrier
 from muster.controllers.grouper.members import GroupedPod
 from muster.controllers.grouper.other_groupers import chosen_by_another
+from muster.controllers.grouper.pod_joiner import PodJoiner, is_unmarked
 from muster.controllers.grouper.shard_scope import ShardScope
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
@@ -47,7 +49,6 @@ from muster.kube.work_queue import WorkQueue
 
 log = structlog.get_logger()
 WORKERS = 32  # gangs that are written at once; the writer bounds requests
-JOINS_AT_ONCE = 8  # pods of one gang: a gang of 5,000 leaves room for others
 JOINS_A_PASS, MOST_PASSES = 32, 50  # pods of a gang that are marked before other gangs are written
 WRITE_SECONDS = 10.0
 UNREAD_SECONDS = 60.0  # a pod whose owners are not read for so long says so
@@ -70,7 +71,9 @@ class Grouper:
         observer: GroupingObserver | None = None,
         namespaces: Collection[str] = (),
         shard: ShardSettings | None = None,
+        carrier: MarkCarrier | None = None,
     ) -> None:
+        """`carrier`: what binds the pods, and may mark them with that; None: every pod gets a write of its own."""
         self._settings, self._pod_group, self._clock = settings, pod_group, clock
         self._leadership: Leadership = leadership or AlwaysLeading()
         self._observer: GroupingObserver = observer or NoGroupingObserver()
@@ -84,10 +87,12 @@ class Grouper:
         self.reports = GroupingReports(
             cluster, self._leadership, clock, wall, WRITE_SECONDS, self._observer.grouping_report_dropped
         )
+        self._offers = MarkOffers(carrier or NoCarrier())
+        self._joiner = PodJoiner(self._writer, self._offers.has_joined, self._grouped)
         self._gangs: WorkQueue[str] = WorkQueue()
         self._records: dict[str, GangRecord] = {}
         self._term = self._leadership.term
-        self._versions: dict[str, tuple[str, int, str, str]] = {}  # of PodGroups: uid, generation, digest and pool
+        self._versions = PodGroupVersions(self._scope.pool_label)
         self._classes: set[str] = set()
 
     @property
@@ -97,8 +102,8 @@ class Grouper:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every gang is written and every report made, and nothing is to be tried again."""
-        return self.is_idle and not self._gangs.has_failures and not len(self.reports)
+        """Whether every gang is written, every pod marked and every report made, and nothing is to be tried again."""
+        return self.is_idle and not self._gangs.has_failures and not len(self.reports) and not len(self._offers)
 
     @property
     def is_writing(self) -> bool:
@@ -124,13 +129,19 @@ class Grouper:
                     self.assigner.drop(identity(stored))
                     return
                 self.assigner.put(pod)
-                member = self.assigner.members.get(key(pod.metadata))
-                if member is not None and member.gang in self._records:
-                    self._records[member.gang].confirm(member)
+                if (member := self.assigner.members.get(key(pod.metadata))) is not None:
+                    self._confirm(member)
             case ObjectUpdated(stored=stored) | ObjectDeleted(stored=stored):
                 self.assigner.drop(identity(stored))
             case _:
                 return
+
+    def _confirm(self, member: GroupedPod) -> None:
+        """The cache has a pod as it is now."""
+        if member.gang in self._records:
+            self._records[member.gang].confirm(member)
+        if is_marked(member):
+            self._offers.settle(member)
 
     def _is_left_alone(self, pod: WorkloadPod) -> bool:
         """Whether another grouper chose the PodGroup of a pod of ours, which then says so."""
@@ -143,18 +154,13 @@ class Grouper:
         """Looks at the gang again where its PodGroup is new, gone, or has another spec; statuses do not matter."""
         match event:
             case ObjectUpdated(object=raw):
-                meta = raw["metadata"]
-                notes = meta.get("annotations") or {}
-                gang = "/".join(identity(raw))
-                pool = (meta.get("labels") or {}).get(self._scope.pool_label, "")
-                version = meta.get("uid", ""), meta.get("generation", 0), notes.get(names.GROUPING, ""), pool
-                if self._versions.get(gang) == version:
+                if not self._versions.update(raw):
                     return
-                self._versions[gang] = version
-                is_ours = names.GROUPED_BY in notes
+                gang = "/".join(identity(raw))
+                is_ours = names.GROUPED_BY in (raw["metadata"].get("annotations") or {})
             case ObjectDeleted(object=raw):
                 gang, is_ours = "/".join(identity(raw)), False
-                self._versions.pop(gang, None)
+                self._versions.drop(gang)
                 if gang in self._records:
                     self._records[gang].set_deleted(raw["metadata"].get("uid", ""), self._clock())
             case _:
@@ -181,8 +187,14 @@ class Grouper:
             self._add_soon(gang)
         if before is not None and before.gang in self._records and (after is None or after.gang != before.gang):
             self._records[before.gang].joined.pop(before.pod.metadata.name, None)
+        is_joined = self._offers.offer(before, after, after is not None and self._scope.reports(after.pod.metadata))
         if after is not None:
+            if is_joined and self._leadership.leading:
+                self._grouped(after)
             self._report(after)
+
+    def _grouped(self, member: GroupedPod) -> None:
+        self._observer.pod_grouped(self._clock() - member.seen_at)
 
     def _add_soon(self, gang: str) -> None:
         size = self._records[gang].size if gang in self._records else 0
@@ -194,6 +206,7 @@ class Grouper:
     def lead(self) -> None:
         """Leadership has begun: everything is looked at again, as another leader may have written."""
         self._begin_term()
+        self._offers.restart()
         for gang in {*self.assigner.members.gangs, *self._versions}:
             self._gangs.add(gang)
         for name in self.assigner.members:
@@ -232,6 +245,7 @@ class Grouper:
 
     async def run(self) -> None:
         """Groups without end."""
+        await self._offers.carrier.detect()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.assigner.run(), name="assigner")
             tasks.create_task(self.reports.run(), name="grouping reports")
@@ -242,6 +256,7 @@ class Grouper:
         """Says on pods that wait for a kind of owners that cannot be listed: no event of a watch would."""
         while True:
             await asyncio.sleep(UNREAD_SECONDS / 2)
+            await self._offers.carrier.detect()
             for member in self.assigner.unread(self._clock() - UNREAD_SECONDS):
                 if self._leadership.leading and self._scope.reports(member.pod.metadata, member.gang):
                     why = self.assigner.owners.problem_of(member.kind_awaited)
@@ -263,7 +278,10 @@ class Grouper:
             return False
 
     async def _write(self, gang: str, record: GangRecord, term: int) -> bool:
-        """Applies the PodGroup and marks pods. A new PodGroup comes last: the scheduler sees all pods at once."""
+        """Applies the PodGroup, and marks pods that do not wait for their bindings.
+
+        A new PodGroup comes last: the scheduler sees all pods at once.
+        """
         members = self.assigner.members.of_gang(gang)
         record.size = len(members)
         active = [member for member in members if member.is_active]
@@ -272,12 +290,16 @@ class Grouper:
         record.empty_since = None
         if self._pod_group(gang) is None and not self._may_create(gang, active, record):
             return True
-        todo = [member for member in active if self._is_unmarked(member, record)]
+        is_stored = self._pod_group(gang) is not None or record.applied is not None
+        unmarked = [member for member in active if is_unmarked(member, record)]
+        todo, seconds = self._offers.split(gang, unmarked, is_stored)
+        if seconds:
+            self._gangs.add_later(gang, seconds)
         some = todo[: max(JOINS_A_PASS, len(active) // MOST_PASSES)]
         is_last_pass = len(some) == len(todo)
-        is_new = self._pod_group(gang) is None and record.applied is None
+        is_new = not is_stored
         is_accepted = is_new or await self._apply(gang, active, record, term)
-        refused = await self._join(some, record, term)
+        refused = await self._joiner.join(some, record, term)
         if is_new and (is_last_pass or refused is not None):
             is_accepted = await self._apply(gang, active, record, term)
         if refused is not None:
@@ -336,49 +358,6 @@ class Grouper:
         for meta in (member.pod.metadata for member in members if member.pod.metadata.uid not in record.refused_pods):
             record.refused_pods.add(meta.uid)
             self.reports.add(meta, text, is_final, term)
-
-    async def _join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> ApiError | None:
-        """Marks these pods of a gang, a few at a time; returns why some may not be."""
-        todo = iter(members)
-        refusals: list[ApiError] = []
-        results = await asyncio.gather(
-            *(self._join_some(todo, record, term, refusals) for _ in range(JOINS_AT_ONCE)), return_exceptions=True
-        )
-        for error in results:
-            if isinstance(error, BaseException):
-                raise error
-        return refusals[0] if refusals else None
-
-    async def _join_some(
-        self, todo: Iterator[GroupedPod], record: GangRecord, term: int, refusals: list[ApiError]
-    ) -> None:
-        """A pod that may not be changed holds up no other; an API server that does not answer gets a pause."""
-        for member in todo:
-            try:
-                await self._join_one(member, record, term)
-            except ApiError as error:
-                if error.status not in REFUSED:
-                    raise
-                refusals.append(error)
-
-    async def _join_one(self, member: GroupedPod, record: GangRecord, term: int) -> None:
-        meta, mark = member.pod.metadata, mark_of(member)
-        record.joined[meta.name] = meta.uid, mark  # before the request: the watch may be faster than its answer
-        is_joined = False
-        try:
-            is_joined = await self._writer.join(meta, mark.annotations, mark.labels, term)
-        finally:
-            if not is_joined:
-                record.joined.pop(meta.name, None)
-        if is_joined:
-            self._observer.pod_grouped(self._clock() - member.seen_at)
-
-    def _is_unmarked(self, member: GroupedPod, record: GangRecord) -> bool:
-        meta = member.pod.metadata
-        if is_marked(member):
-            record.joined.pop(meta.name, None)
-            return False
-        return record.joined.get(meta.name) != (meta.uid, mark_of(member))
 
     async def _retire(self, gang: str, members: Sequence[GroupedPod], record: GangRecord, term: int) -> bool:
         """Deletes a PodGroup of the grouper once its pods are gone for long enough, or its workload has finished."""

@@ -1,7 +1,8 @@
 """The writes of the grouper: PodGroups by server-side apply, pods by one patch each, in a term of leadership (I9).
 
-Rule 1: at most one write a gang and one a pod, and none for what is stored already. Rule 2: every write may be
-repeated: an apply sets the same fields again, and a patch names the uid of its pod.
+Rule 1: at most one write a gang and one a pod; none for a pod that gets its mark with its binding, and none for what is
+stored already. Rule 2: every write may be repeated: an apply sets the same fields again, and a patch names the uid of
+its pod.
 """
 
 import asyncio
@@ -14,9 +15,10 @@ from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS
 from muster.controllers.grouper.apply_configuration import configuration, contested_fields
-from muster.kube.cluster import Cluster, Raw
+from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.kube.leadership import Leadership, leads_in, within_leadership
+from muster.kube.pod_mark import PodMark
 
 MANAGER = "muster-grouper"
 MOST_CONFLICTS = 5  # rounds in which other managers' fields are left out
@@ -78,9 +80,9 @@ class GroupingWriter:
                 return AppliedPodGroup((meta.get("uid", ""), meta.get("generation", 0)), yielded)
         raise ApiError(409, "Conflict", f"other managers took fields {MOST_CONFLICTS} times in a row")
 
-    async def join(self, pod: ObjectMeta, annotations: Raw, labels: Raw, term: int) -> bool:
-        """Whether the pod has these annotations and labels now; False: it is gone. ApiError: try again later."""
-        body = {"metadata": {"uid": pod.uid, "annotations": annotations, "labels": labels}}
+    async def join(self, pod: ObjectMeta, mark: PodMark, term: int) -> bool:
+        """Whether the pod carries the mark of its gang now; False: it is gone. ApiError: try again later."""
+        body = {"metadata": {"uid": pod.uid, "annotations": mark.annotations, "labels": mark.labels}}
         try:
             async with self._writing(term):
                 await self._cluster.patch(PODS, pod.namespace, pod.name, body, field_manager=MANAGER)

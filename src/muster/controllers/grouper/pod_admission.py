@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from muster.api import names
 from muster.api.resources import PODS
 from muster.controllers.grouper.assigner import Assigner
-from muster.controllers.grouper.gang_record import Mark, mark_of
+from muster.controllers.grouper.gang_record import mark_of
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.gangs import admission_name
 from muster.grouping.group import Assignment
 from muster.grouping.pod_reader import read_pod
 from muster.kube.cluster import Raw
+from muster.kube.pod_mark import PodMark
 
 WAIT_SECONDS = 1.0  # for owners that the watches do not have yet
 
@@ -34,7 +35,7 @@ class PodAdmission:
     def __init__(self, assigner: Assigner, suffix: Callable[[], str] = random_suffix) -> None:
         self._assigner, self._suffix = assigner, suffix
 
-    async def mark(self, raw: Raw, namespace: str) -> Mark | None:
+    async def mark(self, raw: Raw, namespace: str) -> PodMark | None:
         """Annotations and labels of a pod that is being created in this namespace; None: nothing is added."""
         pod = read_pod(raw)
         pod = replace(pod, metadata=replace(pod.metadata, namespace=namespace or names.DEFAULT_NAMESPACE))
@@ -48,7 +49,7 @@ class PodAdmission:
             return None
         return self._mark(GroupedPod(pod, placing)) if isinstance(placing, Assignment) else None
 
-    def _mark(self, member: GroupedPod) -> Mark:
+    def _mark(self, member: GroupedPod) -> PodMark:
         mark, placing = mark_of(member), member.placing
         assert isinstance(placing, Assignment)
         if placing.gang.owner is None or placing.gang.owner.kind != PODS.kind:

@@ -19,7 +19,9 @@ from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.kube.cache.interning import PodInterner, strip
+from muster.kube.cache.marked_pods import MarkedPods
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
+from muster.kube.pod_mark import PodMark
 from muster.kube.stored_object import StoredObject, identity, read_object
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
@@ -56,6 +58,7 @@ class Cache:
         self._incremental = IncrementalSnapshot(schedulers)
         self._unfolded: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # since the last fold
         self._pods_by_gang = PodsByGang()
+        self._marked_pods = MarkedPods()
         self.pod_listeners: list[Callable[[Pod | None, Pod | None], None]] = []  # called with a pod before and after
         self._assumed: Mapping[str, Pod] = {}  # what the last snapshot had in place of stored pods
         self.version = 0  # how often something changed
@@ -63,35 +66,58 @@ class Cache:
 
     def handle(self, struct: type[Wire], event: ReflectorEvent) -> bool:
         """Apply one watch event; returns whether anything that muster reads has changed."""
-        stored, self.echo = self._stored[struct], False
-        after: Wire | None
+        self.echo = False
         match event:
             case ObjectUpdated(stored=received):
-                after, name = self._read(received, struct), identity(received)
-                before = stored.get(name)
-                has_changed = before != after
-                if has_changed:
-                    stored[name] = after
-                    self.echo = before is not None and self._is_expected(before, after)
+                return self._update(struct, identity(received), self._read(received, struct))
             case ObjectDeleted(stored=received):
-                name = identity(received)
-                before, after = stored.pop(name, None), None
-                has_changed = before is not None
+                return self._delete(struct, identity(received))
             case _:
                 return False
-        if has_changed:
-            self._objects = None
-            self._listed.pop(struct, None)
-            if struct is Pod:
-                self._pods_by_gang.update(_as_pod(before), _as_pod(after))
-                for listener in self.pod_listeners:
-                    listener(_as_pod(before), _as_pod(after))
-            if struct in self._unfolded:
-                self._unfolded[struct][name] = None
-            if self._shard is not None:
-                self._note_shard(self._shard, name, before, after)
-            self.version += 1
-        return has_changed
+
+    def _update(self, struct: type[Wire], name: tuple[str, str], stored: Wire) -> bool:
+        after = self._marked_pods.put(name, stored) if isinstance(stored, Pod) else stored
+        before = self._stored[struct].get(name)
+        if before == after:
+            return False
+        self._stored[struct][name] = after
+        self.echo = before is not None and self._is_expected(before, after)
+        self._note_change(struct, name, before, after)
+        return True
+
+    def _delete(self, struct: type[Wire], name: tuple[str, str]) -> bool:
+        before = self._stored[struct].pop(name, None)
+        if before is None:
+            return False
+        if struct is Pod:
+            self._marked_pods.drop(name)
+        self._note_change(struct, name, before, None)
+        return True
+
+    def _note_change(self, struct: type[Wire], name: tuple[str, str], before: Wire | None, after: Wire | None) -> None:
+        self._objects = None
+        self._listed.pop(struct, None)
+        if struct is Pod:
+            self._pods_by_gang.update(_as_pod(before), _as_pod(after))
+            for listener in self.pod_listeners:
+                listener(_as_pod(before), _as_pod(after))
+        if struct in self._unfolded:
+            self._unfolded[struct][name] = None
+        if self._shard is not None:
+            self._note_shard(self._shard, name, before, after)
+        self.version += 1
+
+    def set_mark(self, name: str, uid: str, mark: PodMark | None) -> bool:
+        """The mark that a pod gets with its binding, which it has here at once; returns whether that changed it."""
+        key_ = _split(name)
+        stored = self._marked_pods.stored(key_) or self._stored[Pod].get(key_)
+        self._marked_pods.set_mark(key_, uid, mark)
+        self.echo = False
+        return stored is not None and self._update(Pod, key_, stored)
+
+    def missing_mark(self, name: str, uid: str) -> PodMark | None:
+        """The mark that a pod has here, and not in the API server."""
+        return self._marked_pods.missing(_split(name), uid)
 
     def _note_shard(self, shard: Shard, name: tuple[str, str], before: Wire | None, after: Wire | None) -> None:
         """Which pods come to the shard or leave it by this change; one that concerns other shards alone is an echo."""
@@ -188,6 +214,11 @@ class Cache:
         self._forward_changes(limit)
         self._incremental.fold(self._rest, with_nodes=False)
         return any(self._unfolded.values())
+
+    @property
+    def unfolded_number(self) -> int:
+        """How many objects have changed since they were counted."""
+        return sum(map(len, self._unfolded.values()))
 
     def _forward_changes(self, limit: int | None) -> None:
         if self._moved_nodes:

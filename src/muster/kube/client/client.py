@@ -1,6 +1,7 @@
 """Kubernetes as a Cluster, over HTTP."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final
@@ -19,6 +20,7 @@ from muster.kube.client.responses import check_confirmation, decode_body, unexpe
 from muster.kube.client.watch import open_watch
 from muster.kube.cluster import Change, Listing, PatchType
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, is_object
 
 PAGE: Final = 500  # objects of one request where the caller lists all
@@ -27,6 +29,9 @@ JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
 
 STRUCTS: Final[Mapping[Resource, type[Wire]]] = {PODS: Pod}  # of kinds with many objects: decoded when they come
+
+LABELS_SINCE: Final = (1, 35)  # pods get the labels of their Binding (feature gate PodTopologyLabelsAdmission)
+_NUMBER: Final = re.compile(r"\d+")  # providers write a minor version as `35+`
 
 _encode = msgspec.json.Encoder().encode
 
@@ -159,13 +164,22 @@ class Kubernetes:
         path = object_path(resource, namespace, name)
         await self._do(Request("DELETE", path, body=body, repeatable=True, applied_if=404))
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         """Retried only where it was rejected unread; after a lost response, the caller reads the pod."""
-        meta = {"namespace": namespace, "name": pod, "uid": uid}
+        meta: Raw = {"namespace": namespace, "name": pod, "uid": uid}
+        if mark is not None:
+            meta |= {"annotations": mark.annotations, "labels": mark.labels}
         target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
         kind = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind}
         body = _encode({**kind, "metadata": meta, "target": target})
         await self._do(Request("POST", object_path(PODS, namespace, pod, "binding"), body=body))
+
+    async def binds_with_labels(self) -> bool:
+        """By its version: API servers before 1.35 drop the labels of a Binding."""
+        raw = decode_body(_decode, await self._http.call(Request("GET", "/version")), "/version")
+        numbers = [_NUMBER.match(str(raw.get(part))) for part in ("major", "minor")]
+        version = tuple(int(number.group()) for number in numbers if number is not None)
+        return len(version) == 2 and version >= LABELS_SINCE
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """Carries the uid, so that a retry cannot evict another pod of the same name."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from muster.kube.cache.cache import Cache
 from muster.kube.errors import ApiError
 from muster.kube.leadership import within_leadership
+from muster.kube.pod_mark import PodMark
 from muster.planning.decision import Binding
 from muster.scheduler.apply.apply_result import ANOTHER_LEADER, ApplyTally, Record
 from muster.scheduler.apply.pod_api import PodApi, settle_backoff
@@ -90,9 +91,11 @@ class Binder:
         preparations: tuple[Preparation, ...] = (),
         is_wanted: Callable[[Binding, str], bool] = lambda *_: True,
         record: Record = lambda *_: None,
+        missing_mark: Callable[[str, str], PodMark | None] = lambda *_: None,
     ) -> None:
+        """`missing_mark`: what the pod with a uid does not carry yet of its gang."""
         self.api, self.assumed_pods = api, assumed_pods
-        self._preparations, self._record = preparations, record
+        self._preparations, self._record, self._missing_mark = preparations, record, missing_mark
         self.is_wanted = is_wanted  # whether a binding of the pod with a uid may be sent again
         self._unconfirmed: dict[str, BindingWrite] = {}  # by pod
 
@@ -171,7 +174,8 @@ class Binder:
     async def _post(self, write: BindingWrite) -> Answer:
         binding, began = write.binding, self.api.clock()
         self.assumed_pods.assume(binding.key, write.uid, binding.node)
-        answer = await self.api.bind(binding.namespace, binding.pod, write.uid, binding.node)
+        mark = self._missing_mark(binding.key, write.uid)
+        answer = await self.api.bind(binding.namespace, binding.pod, write.uid, binding.node, mark)
         if not isinstance(answer, Accepted):
             self.api.observer.bind_failed(answer.reason, answer.at - began)
         self._advance(write, answer)

@@ -13,6 +13,7 @@ from muster.kube.backoff import Backoff
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
 from muster.kube.leadership import Leadership, leads_in, within_leadership
+from muster.kube.pod_mark import PodMark
 from muster.scheduler.apply.write_state import (
     Accepted,
     Answer,
@@ -46,9 +47,9 @@ class PodApi(Struct, frozen=True, eq=False):
         """Whether a decision of this term may still be written."""
         return leads_in(self.leadership, term)
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> Answer:
-        """Posts one binding."""
-        return self._count(await self._answer(self.cluster.bind(namespace, pod, uid, node)))
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, mark: PodMark | None = None) -> Answer:
+        """Posts one binding, with which the pod joins its gang where it has not yet (N3)."""
+        return self._count(await self._answer(self.cluster.bind(namespace, pod, uid, node, mark=mark)))
 
     async def evict(self, namespace: str, pod: str, uid: str) -> Answer:
         """Posts one eviction, which heeds disruption budgets."""

@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.podgroup import PodGroup
 from muster.api.resources import JOBS
-from muster.controllers.grouper.gang_record import has_mark, is_marked, mark_of
+from muster.controllers.grouper.gang_record import is_marked, mark_of
 from muster.controllers.grouper.members import GroupedPod
 from muster.grouping.group import Assignment, assign, build_pod_group
 from muster.grouping.owners import OwnerChain
@@ -54,4 +54,4 @@ def test_a_quick_look_at_a_mark_says_what_the_mark_says(group: str | None, rule:
     }
     pod = read_pod({"metadata": meta, "spec": {"schedulerName": "muster"}})
     member = GroupedPod(pod, assign(pod, OwnerChain()))
-    assert is_marked(member) == has_mark(member, mark_of(member))
+    assert is_marked(member) == mark_of(member).is_on(member.pod.metadata)

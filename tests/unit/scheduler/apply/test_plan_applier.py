@@ -15,6 +15,7 @@ from muster.api.objects import key
 from muster.api.resources import POD_GROUPS, PODS, Resource
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
+from muster.kube.pod_mark import PodMark
 from muster.model.snapshot import take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason
@@ -354,12 +355,12 @@ class Slow(Faulty):
         super().__init__(cluster)
         self.slow, self.go, self.now, self.most = set(slow), asyncio.Event(), 0, 0
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+    async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
             await (self.go.wait() if pod in self.slow else asyncio.sleep(0.001))
-            await super().bind(namespace, pod, uid, node)
+            await super().bind(namespace, pod, uid, node, mark=mark)
         finally:
             self.now -= 1
 
@@ -568,7 +569,7 @@ async def test_ten_thousand_bindings_are_no_burden() -> None:
     most, now = 0, 0
 
     class Instant(Faulty):
-        async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:  # noqa: ARG002
+        async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:  # noqa: ARG002
             nonlocal most, now
             now += 1
             most = max(most, now)
@@ -735,7 +736,7 @@ async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
     """408 is no clear no, although it is a 4xx: the node stays taken (I2)."""
 
     class Impatient(Faulty):
-        async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:  # noqa: ARG002
+        async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:  # noqa: ARG002
             raise ApiError(408, "Timeout", "the request took too long")
 
     bench = Bench()
