@@ -2,6 +2,7 @@
 
 from muster.api.resources import BUDGETS, PODS, PRIORITY_CLASSES
 from muster.kube.cluster import Cluster, Raw
+from muster.kube.pod_mark import PodMark
 from tests.contract.given import api_error_of, plain_pod, running
 
 OTHER = "00000000-0000-0000-0000-000000000000"
@@ -24,6 +25,20 @@ async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
         problem = await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], node))
         assert (problem.status, problem.reason) == (409, "Conflict")
     assert (await cluster.get(PODS, namespace, "a"))["spec"]["nodeName"] == "n1"
+
+
+async def test_a_binding_marks_its_pod(cluster: Cluster, namespace: str) -> None:
+    """With one write: what the pod carries besides stays, and annotations and labels come with the node (N3)."""
+    raw = plain_pod(namespace, "a")
+    raw["metadata"] |= {"labels": {"app": "x"}, "annotations": {"kept": "yes", "replaced": "no"}}
+    made = await cluster.create(PODS, raw)
+    mark = PodMark({"pod-group-name": "g", "replaced": "yes"}, {"kai.scheduler/subgroup-name": "workers"})
+    await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1", mark=mark)
+    bound = await cluster.get(PODS, namespace, "a")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["metadata"]["annotations"] == {"kept": "yes", "replaced": "yes", "pod-group-name": "g"}
+    if await cluster.binds_with_labels():
+        assert bound["metadata"]["labels"] == {"app": "x", "kai.scheduler/subgroup-name": "workers"}
 
 
 async def test_a_binding_has_the_uid_as_precondition(cluster: Cluster, namespace: str) -> None:

@@ -71,17 +71,17 @@ class MarkOffers:
         member = after or before
         assert member is not None
         meta, mark = member.pod.metadata, None
+        if before is not None and before.gang != member.gang:
+            self._stop_waiting(before)
         if after is not None and after.is_active and is_in_scope and not is_marked(after):
             self._unmarked.add(meta.uid)
-            is_offered = meta.uid in self._joined or len(self._unmarked) > FEW_PODS
-            mark = mark_of(after) if is_offered else None
-        if before is not None and (mark is None or before.gang != member.gang):
-            self._stop_waiting(before)
+            is_one_of_many = len(self._unmarked) > FEW_PODS or meta.uid in self._joined
+            mark = mark_of(after) if is_one_of_many else None
+        else:
+            self.settle(member)
         is_joined = self.carrier.offer(key(meta), meta.uid, mark)
         if is_joined:
             self._joined.add(meta.uid)
-        elif after is None:
-            self.settle(member)
         return is_joined
 
     def has_joined(self, member: GroupedPod) -> bool:
@@ -108,7 +108,7 @@ class MarkOffers:
         return due, min(awaiting.values()) + longest - now
 
     def settle(self, member: GroupedPod) -> None:
-        """A pod is marked, or gone."""
+        """A pod is marked, gone, or not to be marked."""
         self._unmarked.discard(member.pod.metadata.uid)
         self._joined.discard(member.pod.metadata.uid)
         self._stop_waiting(member)

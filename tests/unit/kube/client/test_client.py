@@ -175,6 +175,15 @@ async def test_each_verb_asks_what_kubernetes_expects() -> None:
     assert all(headers["Authorization"] == SECRET for headers in script.headers)
 
 
+@pytest.mark.parametrize(
+    ("major", "minor", "carries"),
+    [("1", "36", True), ("1", "35+", True), ("1", "34", False), ("2", "0", True), ("", "", False), (None, [], False)],
+)
+async def test_labels_come_with_bindings_since_kubernetes_1_35(major: Any, minor: Any, carries: bool) -> None:
+    async with cluster(Script(says({"major": major, "minor": minor}))) as (client, _):
+        assert await client.binds_with_labels() is carries
+
+
 # lists ----------------------------------------------------------------------------------------------------------------
 
 
