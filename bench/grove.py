@@ -113,6 +113,7 @@ class PodCounts:
         self.created: set[str] = set()
         self.bound: set[str] = set()
         self.ready: set[str] = set()
+        self.confirmed: set[str] = set()  # names of pods whose deletion a kubelet confirms: each once
         self.terminating: asyncio.Queue[str] = asyncio.Queue()
 
     def handle(self, resource: Resource, received: ReflectorEvent) -> None:
@@ -125,7 +126,8 @@ class PodCounts:
                     self.bound.add(name)
                 if is_ready(raw):
                     self.ready.add(name)
-                if raw["metadata"].get("deletionTimestamp"):
+                if raw["metadata"].get("deletionTimestamp") and name not in self.confirmed:
+                    self.confirmed.add(name)
                     self.terminating.put_nowait(name)
             case ObjectDeleted(object=raw) if resource == PODS:
                 for names in (self.created, self.bound, self.ready):

@@ -21,7 +21,7 @@ from muster.placement.search.search_state import SearchState
 from tests.oracles.checker import broken
 from tests.oracles.placement import feasible
 from tests.support.drawing import draw_node, worker
-from tests.support.factories import podgroup, topology
+from tests.support.factories import group, podgroup, topology
 from tests.support.puzzles import manifests, puzzle
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
@@ -97,3 +97,50 @@ def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int)
         if flat.applies(capacity, requirement):
             searched = find(Search(capacity, snapshot.topologies, kinds, Budget(100_000)), requirement)
             assert flat.assign_nodes(capacity, requirement, snapshot.topologies) == searched
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_tree_of_one_class_that_needs_all_its_pods_fits_where_the_search_finds_a_place(seed: int) -> None:
+    """Leader and workers are one gang of equal pods, unless a group below the root has a choice or a constraint."""
+    rng = random.Random(seed)
+    nodes = [draw_node(f"n{i:02}", rng.randint(0, 4), f"z1/r{rng.randrange(3)}") for i in range(rng.randint(1, 8))]
+    sizes = {f"leaf-{i}": rng.randint(1, 4) for i in range(rng.randint(2, 4))}
+    parents = {leaf: rng.choice(("", "branch")) for leaf in sizes}
+    groups = [group(leaf, need, parent=parents[leaf]) for leaf, need in sizes.items()]
+    groups += [group("branch")] if "branch" in parents.values() else []
+    required = {"topologyConstraint": {"requiredTopologyLevel": "rack"}} if rng.random() < 0.5 else {}
+    pods = [worker(f"{leaf}-p{i}", leaf=leaf) for leaf, need in sizes.items() for i in range(need)]
+    objects = [topology("topology/zone", "topology/rack"), *nodes, podgroup(*groups, **required), *pods]
+    snapshot = take(muster.objects(objects))
+    capacity, kinds = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds()
+    (requirement,) = Requirements(snapshot.gangs[0], snapshot, kinds).core_requirements()
+    assert isinstance(requirement, Requirement)
+    assert flat.applies(capacity, requirement, growing=True)
+    searched = find(Search(capacity, snapshot.topologies, kinds, Budget(100_000)), requirement)
+    assert (flat.assign_nodes(capacity, requirement, snapshot.topologies) is None) == (searched is None)
+    plan = muster.plan(muster.objects(objects))
+    assert (plan.verdict("team/gang") == "Scheduled") == (searched is not None)
+    assert broken(objects, plan.to_dict()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"minSubGroup": 1},
+        {"subGroups": [group("a", 1), group("b", 2, topologyConstraint={"requiredTopologyLevel": "rack"})]},
+        {"subGroups": [group("a", 1), group("b", 2, topologyConstraint={"preferredTopologyLevel": "rack"})]},
+        {"subGroups": [group("a", 1), group("b", 1)]},
+        {"minMember": 3},
+    ],
+    ids=["a choice of children", "a required level", "a preferred level", "an extra", "a total (M5)"],
+)
+def test_a_tree_with_choices_or_constraints_below_its_root_is_left_to_the_search(change: dict[str, object]) -> None:
+    nodes = [draw_node("n1", 4, "z1/r1")]
+    raw = podgroup(group("a", 1), group("b", 2))
+    raw["spec"] |= change
+    pods = [worker("p1", leaf="a"), worker("p2", leaf="b"), worker("p3", leaf="b")]
+    snapshot = take(muster.objects([topology("topology/zone", "topology/rack"), *nodes, raw, *pods]))
+    capacity = Capacity(PodClasses(snapshot), snapshot.free)
+    requirement = next(Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).core_requirements())
+    assert isinstance(requirement, Requirement)
+    assert not flat.applies(capacity, requirement)

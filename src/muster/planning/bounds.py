@@ -12,7 +12,8 @@ def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dic
     `known` caches the answers by kind, as long as `capacity` does not change.
     """
     if requirement.required is None and flat.applies(capacity, requirement):
-        return capacity.fit_index(requirement.pods[0][0]).total >= requirement.need
+        flattened = flat.flatten(requirement)
+        return capacity.fit_index(flattened.pods[0][0]).total >= flattened.need
     known = {} if known is None else known
     ahead, unknown = [requirement], []
     while ahead:

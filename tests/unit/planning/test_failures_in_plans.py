@@ -197,6 +197,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             searched.budget.spend()
         return preferences.find_with_growth(searched, requirement)
 
+    monkeypatch.setattr(flat, "applies", lambda *_, **__: False)  # flat gangs are searched for like others
     monkeypatch.setattr(cycle_states, "find_with_growth", find)
 
 
