@@ -2,6 +2,7 @@
 
 import os
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_a_tree_of_one_class_that_needs_all_its_pods_fits_where_the_search_finds
     parents = {leaf: rng.choice(("", "branch")) for leaf in sizes}
     groups = [group(leaf, need, parent=parents[leaf]) for leaf, need in sizes.items()]
     groups += [group("branch")] if "branch" in parents.values() else []
-    required = {"topologyConstraint": {"requiredTopologyLevel": "rack"}} if rng.random() < 0.5 else {}
+    required: Any = {"topologyConstraint": {"requiredTopologyLevel": "rack"}} if rng.random() < 0.5 else {}
     pods = [worker(f"{leaf}-p{i}", leaf=leaf) for leaf, need in sizes.items() for i in range(need)]
     objects = [topology("topology/zone", "topology/rack"), *nodes, podgroup(*groups, **required), *pods]
     snapshot = take(muster.objects(objects))
