@@ -179,13 +179,13 @@ async def test_any_trouble_is_overcome(part: int) -> None:
 @pytest.fixture
 def _carried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every mark comes with a binding, as it does while many pods are grouped."""
-    monkeypatch.setattr(mark_offers, "FEW_PODS", 0)
+    monkeypatch.setattr(mark_offers, "MOST_AT_ONCE", 0)
     monkeypatch.setattr(mark_offers, "WAIT_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("_carried")
 async def test_pods_that_are_bound_at_once_are_not_written_before() -> None:
-    """Two writes less for each pod than a client that patches: the binding carries annotation and label."""
+    """One write less for each pod than a client that patches: the binding carries annotation and label."""
     story = await story_of(is_carried=True)
     assert story.wrong() == []
     assert story.end() == (await asyncio.to_thread(undisturbed)).end()

@@ -19,7 +19,7 @@ from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.scheduler.apply.apply_result import ApplyResult
-from muster.scheduler.apply.binder import Binder, wanted_in
+from muster.scheduler.apply.binder import Binder, member_in, wanted_in
 from muster.scheduler.apply.eviction_backoff import EvictionBackoff
 from muster.scheduler.apply.evictor import Evictor
 from muster.scheduler.apply.nominator import Nominator
@@ -28,13 +28,15 @@ from muster.scheduler.apply.pod_api import PodApi
 from muster.scheduler.apply.volume_binder import VolumeBinder
 from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.cycle_runner import CycleRunner
-from muster.scheduler.cycle_trigger import CycleTrigger, RetryTimer
+from muster.scheduler.cycle_trigger import CycleTimer, CycleTrigger, RetryTimer
 from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.marked_bindings import MarkedBindings
 from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import StatusWriter
 from muster.scheduler.watched_cluster import WatchedCluster
+
+CATCH_UP_SECONDS, CATCH_UP_RETRY_SECONDS = 3.0, 0.05
 
 
 class Scheduler:
@@ -71,6 +73,9 @@ class Scheduler:
         self._observe_backlogs()
         self._is_stopped = False
         self._relisted_term = 0  # of leadership: pods were listed since it began
+        self._has_grouped: Callable[[], bool] = lambda: True
+        self._catching_up = CycleTimer(self._trigger)
+        self._caught_up_by: float | None = None  # when the first cycle of a term begins at the latest
 
     def _observe_backlogs(self) -> None:
         self.observer.backlog("writes_in_flight", lambda: self.applier.write_pool.in_flight)
@@ -112,7 +117,9 @@ class Scheduler:
         volume_binder = VolumeBinder(self.cluster, cache, self.clock)
         preparations = self.status_writer.yield_to_binding, volume_binder.select_node
         is_wanted = wanted_in(cache, assumed_pods)
-        binder = Binder(api, assumed_pods, preparations, is_wanted, self.events.add, cache.missing_mark)
+        binder = Binder(
+            api, assumed_pods, preparations, is_wanted, self.events.add, cache.missing_mark, member_in(cache)
+        )
         evictor = Evictor(api, assumed_pods, EvictionBackoff(self.clock), self.events.add)
         return PlanApplier(write_pool, binder, evictor, Nominator(api))
 
@@ -184,6 +191,10 @@ class Scheduler:
         """Statuses and events wait while another part of the control plane writes what pods wait for."""
         self._writers.append(is_writing)
 
+    def wait_for(self, has_grouped: Callable[[], bool]) -> None:
+        """The first cycle of a term waits, for a while, until pods without a mark are members of their gangs (G5)."""
+        self._has_grouped = has_grouped
+
     def _is_writing(self) -> bool:
         return any(is_writing() for is_writing in self._writers)
 
@@ -231,9 +242,18 @@ class Scheduler:
     def _has_caught_up(self) -> bool:
         """Whether all is known that another leader did."""
         term = self.leadership.term
-        if term != self._relisted_term and self.watched.is_relisted(term):
-            self._relisted_term = term
+        if term != self._relisted_term and self.watched.is_relisted(term) and self._are_members_known():
+            self._relisted_term, self._caught_up_by = term, None
         return term == self._relisted_term
+
+    def _are_members_known(self) -> bool:
+        """A gang that was bound in part by another process, and whose other pods are not marked, is not stale."""
+        if self._caught_up_by is None:
+            self._caught_up_by = self.clock() + CATCH_UP_SECONDS
+        if self._has_grouped() or self.clock() >= self._caught_up_by:
+            return True
+        self._catching_up.start(CATCH_UP_RETRY_SECONDS)
+        return False
 
     def _stand_by(self) -> None:
         """Another replica leads, or not all is known yet: forgets what only a leader needs."""

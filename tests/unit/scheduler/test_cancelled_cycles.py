@@ -22,7 +22,7 @@ from muster.kube.cache.cache import Cache
 from muster.observability.metrics import Metrics
 from muster.placement.requirements.tree import subtree
 from muster.placement.requirements.types import Requirement
-from muster.placement.search import preferences
+from muster.placement.search import flat, preferences
 from muster.planning import cycle_state
 from muster.scheduler import longer_searches
 from muster.scheduler.apply import pod_api
@@ -72,6 +72,7 @@ class Spin:
 @pytest.fixture
 def spin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spin]:
     spinning = Spin()
+    monkeypatch.setattr(flat, "applies", lambda *_, **__: False)  # flat gangs are searched for like others
     monkeypatch.setattr(cycle_state, "find_with_growth", spinning.find)
     yield spinning
     end = time.monotonic() + 5

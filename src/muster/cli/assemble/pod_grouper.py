@@ -29,6 +29,7 @@ def build_grouper(
     )
     scheduler.watched.listeners.append(grouper.handle)
     scheduler.yield_to(lambda: grouper.is_writing)
+    scheduler.wait_for(lambda: grouper.has_caught_up)
     return grouper
 
 

@@ -69,11 +69,14 @@ class GangRecord(Struct):
             return 0.0
         return self.deleted_at + GONE_SECONDS * GONE_FACTORS[self.deletions] - now
 
-    def confirm(self, member: GroupedPod) -> None:
-        """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again."""
+    def confirm(self, member: GroupedPod, is_bound: bool) -> None:
+        """Forget the mark that a pod got once the cache has it: where it is removed later, the pod is marked again.
+
+        Or has it bound: a binding that was sent before the patch may have come after it, with another mark.
+        """
         meta = member.pod.metadata
         uid, mark = self.joined.get(meta.name, ("", None))
-        if mark is not None and uid == meta.uid and mark.is_on(meta):
+        if mark is not None and uid == meta.uid and (is_bound or mark.is_on(meta)):
             del self.joined[meta.name]
 
 

@@ -51,6 +51,7 @@ log = structlog.get_logger()
 WORKERS = 32  # gangs that are written at once; the writer bounds requests
 JOINS_A_PASS, MOST_PASSES = 32, 50  # pods of a gang that are marked before other gangs are written
 WRITE_SECONDS = 10.0
+DETECT_SECONDS = 30.0  # until what binds the pods is asked again whether it can mark them
 UNREAD_SECONDS = 60.0  # a pod whose owners are not read for so long says so
 PER_POD_SECONDS, LONGEST_DELAY_SECONDS = 0.0001, 1.0  # changes of many pods of a gang are written together
 FEW_PODS = 500  # below, a change is written at once
@@ -106,6 +107,11 @@ class Grouper:
         return self.is_idle and not self._gangs.has_failures and not len(self.reports) and not len(self._offers)
 
     @property
+    def has_caught_up(self) -> bool:
+        """Whether every pod is assigned whose owners can be read, and every gang was looked at."""
+        return self.is_idle and not self.assigner.members.awaiting_any()
+
+    @property
     def is_writing(self) -> bool:
         """Whether requests are in flight."""
         return self._writer.in_flight > 0
@@ -124,22 +130,23 @@ class Grouper:
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:
             case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
-                pod = pod_of(read_object(stored, Pod))
+                read = read_object(stored, Pod)
+                pod = pod_of(read)
                 if self._is_left_alone(pod):
                     self.assigner.drop(identity(stored))
                     return
                 self.assigner.put(pod)
                 if (member := self.assigner.members.get(key(pod.metadata))) is not None:
-                    self._confirm(member)
+                    self._confirm(member, bool(read.spec.node_name))
             case ObjectUpdated(stored=stored) | ObjectDeleted(stored=stored):
                 self.assigner.drop(identity(stored))
             case _:
                 return
 
-    def _confirm(self, member: GroupedPod) -> None:
+    def _confirm(self, member: GroupedPod, is_bound: bool) -> None:
         """The cache has a pod as it is now."""
         if member.gang in self._records:
-            self._records[member.gang].confirm(member)
+            self._records[member.gang].confirm(member, is_bound)
         if is_marked(member):
             self._offers.settle(member)
 
@@ -187,10 +194,8 @@ class Grouper:
             self._add_soon(gang)
         if before is not None and before.gang in self._records and (after is None or after.gang != before.gang):
             self._records[before.gang].joined.pop(before.pod.metadata.name, None)
-        is_joined = self._offers.offer(before, after, after is not None and self._scope.reports(after.pod.metadata))
+        self._offers.assign(before, after)
         if after is not None:
-            if is_joined and self._leadership.leading:
-                self._grouped(after)
             self._report(after)
 
     def _grouped(self, member: GroupedPod) -> None:
@@ -245,18 +250,23 @@ class Grouper:
 
     async def run(self) -> None:
         """Groups without end."""
-        await self._offers.carrier.detect()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._detect_carrier(), name="marked bindings")
             tasks.create_task(self.assigner.run(), name="assigner")
             tasks.create_task(self.reports.run(), name="grouping reports")
             tasks.create_task(self._gangs.run(self._reconcile, WORKERS), name="gangs")
             tasks.create_task(self._report_unread(), name="unread owners")
 
+    async def _detect_carrier(self) -> None:
+        """Beside the rest: until it is known, and while it cannot be, every pod is marked by a write of its own."""
+        while True:
+            await self._offers.carrier.detect()
+            await asyncio.sleep(DETECT_SECONDS)
+
     async def _report_unread(self) -> None:
         """Says on pods that wait for a kind of owners that cannot be listed: no event of a watch would."""
         while True:
             await asyncio.sleep(UNREAD_SECONDS / 2)
-            await self._offers.carrier.detect()
             for member in self.assigner.unread(self._clock() - UNREAD_SECONDS):
                 if self._leadership.leading and self._scope.reports(member.pod.metadata, member.gang):
                     why = self.assigner.owners.problem_of(member.kind_awaited)
@@ -291,22 +301,27 @@ class Grouper:
         if self._pod_group(gang) is None and not self._may_create(gang, active, record):
             return True
         is_stored = self._pod_group(gang) is not None or record.applied is not None
-        unmarked = [member for member in active if is_unmarked(member, record)]
-        todo, seconds = self._offers.split(gang, unmarked, is_stored)
-        if seconds:
-            self._gangs.add_later(gang, seconds)
-        some = todo[: max(JOINS_A_PASS, len(active) // MOST_PASSES)]
-        is_last_pass = len(some) == len(todo)
         is_new = not is_stored
         is_accepted = is_new or await self._apply(gang, active, record, term)
+        unmarked = [member for member in active if self._is_current(member) and is_unmarked(member, record)]
+        self._offers.offer(unmarked, self._grouped)
+        todo, seconds = self._offers.split(gang, unmarked, is_stored or record.refused is not None)
+        some = todo[: max(JOINS_A_PASS, len(active) // MOST_PASSES)]
+        is_last_pass = len(some) == len(todo)
         refused = await self._joiner.join(some, record, term)
         if is_new and (is_last_pass or refused is not None):
             is_accepted = await self._apply(gang, active, record, term)
+        if seconds and (is_stored or is_accepted):  # else a PodGroup that is refused would not wait longer each time
+            self._gangs.add_later(gang, seconds)
         if refused is not None:
             raise refused
         if not is_last_pass:
             self._gangs.add(gang)  # after other gangs; after a failure it waits longer
         return is_accepted
+
+    def _is_current(self, member: GroupedPod) -> bool:
+        """Whether a pod is still as it was when the PodGroup of its gang was built."""
+        return self.assigner.members.get(key(member.pod.metadata)) is member
 
     def _may_create(self, gang: str, active: Sequence[GroupedPod], record: GangRecord) -> bool:
         """Whether the PodGroup is not one that the garbage collector deleted with its owner: it would do so again."""

@@ -31,7 +31,7 @@ APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
 STRUCTS: Final[Mapping[Resource, type[Wire]]] = {PODS: Pod}  # of kinds with many objects: decoded when they come
 
 LABELS_SINCE: Final = (1, 35)  # pods get the labels of their Binding (feature gate PodTopologyLabelsAdmission)
-_NUMBER: Final = re.compile(r"\d+")  # providers write a minor version as `35+`
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")  # providers write a minor version as `35+`
 
 _encode = msgspec.json.Encoder().encode
 

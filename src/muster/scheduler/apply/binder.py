@@ -35,10 +35,13 @@ from muster.scheduler.apply.write_state import (
     step,
 )
 from muster.scheduler.assumed_pods import AssumedPods
+from muster.validation.pods.membership import gang_of
 
 PROMPT_SECONDS = (
     1.0  # an unclear answer within so long is followed up at once: its gang goes on after a passing failure
 )
+
+LEFT_GANG = "the pod has left the gang for which this was decided"
 
 # What a binding waits for: the pod may be bound once it is awaited, or at once where it is None; ApiError: it may not.
 Preparation = Callable[[Binding], Awaitable[object] | None]
@@ -92,10 +95,12 @@ class Binder:
         is_wanted: Callable[[Binding, str], bool] = lambda *_: True,
         record: Record = lambda *_: None,
         missing_mark: Callable[[str, str], PodMark | None] = lambda *_: None,
+        is_member: Callable[[Binding, str], bool] = lambda *_: True,
     ) -> None:
-        """`missing_mark`: what the pod with a uid does not carry yet of its gang."""
+        """`missing_mark`: what the pod with a uid does not carry yet of its gang; `is_member`: whether it is in it."""
         self.api, self.assumed_pods = api, assumed_pods
         self._preparations, self._record, self._missing_mark = preparations, record, missing_mark
+        self._is_member = is_member
         self.is_wanted = is_wanted  # whether a binding of the pod with a uid may be sent again
         self._unconfirmed: dict[str, BindingWrite] = {}  # by pod
 
@@ -169,7 +174,9 @@ class Binder:
                     await waiting
             except ApiError as error:
                 return error.message
-        return "" if self.api.leads_in(write.term) else ANOTHER_LEADER
+        if not self.api.leads_in(write.term):
+            return ANOTHER_LEADER
+        return "" if self._is_member(write.binding, write.uid) else LEFT_GANG
 
     async def _post(self, write: BindingWrite) -> Answer:
         binding, began = write.binding, self.api.clock()
@@ -201,13 +208,25 @@ class Binder:
 def wanted_in(cache: Cache, assumed_pods: AssumedPods) -> Callable[[Binding, str], bool]:
     """Whether a binding may be sent again, as far as the cache knows: the plan that decided it may be out of date."""
 
+    is_member = member_in(cache)
+
     def is_wanted(binding: Binding, uid: str) -> bool:
         pod = cache.pod(binding.key)
         waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
         in_gang = cache.pod_group(binding.gang) is not None and not assumed_pods.is_evicted(binding.key, uid)
-        return waits and in_gang and cache.may_bind_to(binding.node)
+        return waits and in_gang and is_member(binding, uid) and cache.may_bind_to(binding.node)
 
     return is_wanted
+
+
+def member_in(cache: Cache) -> Callable[[Binding, str], bool]:
+    """Whether a pod is still in the gang for which its binding was decided: its mark may have been withdrawn since."""
+
+    def is_member(binding: Binding, uid: str) -> bool:
+        pod = cache.pod(binding.key)
+        return pod is None or pod.metadata.uid != uid or gang_of(pod) == binding.gang
+
+    return is_member
 
 
 def _unconfirmed_message(binding: Binding, why: str) -> str:

@@ -43,6 +43,14 @@ class OfferScene:
         self.carrier = SimpleCarrier()
         self.offers = MarkOffers(self.carrier, lambda: self.now)
 
+    def offer(self, *members: GroupedPod) -> list[GroupedPod]:
+        """They are assigned, and their PodGroup is written; returns those that have joined by that."""
+        joined: list[GroupedPod] = []
+        for one in members:
+            self.offers.assign(None, one)
+        self.offers.offer(members, joined.append)
+        return joined
+
     def split(self, *members: GroupedPod, is_stored: bool = True) -> tuple[list[str], float]:
         due, seconds = self.offers.split(members[0].gang, members, is_stored)
         return [member.pod.metadata.name for member in due], seconds
@@ -52,7 +60,7 @@ class OfferScene:
 def scene() -> Iterator[OfferScene]:
     """Every pod is one of many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mark_offers, "FEW_PODS", 0)
+        patch.setattr(mark_offers, "MOST_AT_ONCE", 0)
         yield OfferScene()
 
 
@@ -67,31 +75,28 @@ def marked(one: GroupedPod) -> GroupedPod:
 
 
 def test_few_pods_are_marked_at_once_and_others_of_many_wait() -> None:
-    scene, members = OfferScene(), [member(number) for number in range(mark_offers.FEW_PODS + 2)]
-    joined = [scene.offers.offer(None, one, True) for one in members]
-    assert joined == [False] * mark_offers.FEW_PODS + [True, True]
+    scene, members = OfferScene(), [member(number) for number in range(mark_offers.MOST_AT_ONCE + 2)]
+    assert scene.offer(*members) == members[-2:]
     assert scene.split(*members) == ([one.pod.metadata.name for one in members[:-2]], WAIT_SECONDS)
 
 
 def test_pods_that_were_marked_count_no_more() -> None:
-    scene, members = OfferScene(), [member(number) for number in range(mark_offers.FEW_PODS + 1)]
-    for one in members[:-1]:
-        scene.offers.offer(None, one, True)
+    scene, members = OfferScene(), [member(number) for number in range(mark_offers.MOST_AT_ONCE + 1)]
+    scene.offer(*members[:-1])
     scene.offers.settle(marked(members[0]))
-    assert not scene.offers.offer(None, members[-1], True)
+    assert not scene.offer(members[-1])
 
 
 def test_pods_that_finish_unmarked_count_no_more() -> None:
-    scene, members = OfferScene(), [member(number) for number in range(mark_offers.FEW_PODS + 1)]
-    for one in members[:-1]:
-        scene.offers.offer(None, one, True)
+    scene, members = OfferScene(), [member(number) for number in range(mark_offers.MOST_AT_ONCE + 1)]
+    scene.offer(*members[:-1])
     finished = replace(members[0], pod=replace(members[0].pod, status=WorkloadPodStatus("Succeeded")))
-    scene.offers.offer(members[0], finished, True)
-    assert not scene.offers.offer(None, members[-1], True)
+    scene.offers.assign(members[0], finished)
+    assert not scene.offer(members[-1])
 
 
 def test_a_pod_waits_a_moment_for_its_binding(scene: OfferScene) -> None:
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     assert scene.split(member()) == ([], WAIT_SECONDS)
     assert len(scene.offers) == 1
     scene.now = WAIT_SECONDS
@@ -101,7 +106,7 @@ def test_a_pod_waits_a_moment_for_its_binding(scene: OfferScene) -> None:
 
 def test_the_moment_begins_when_the_pod_group_is_stored(scene: OfferScene) -> None:
     """Before that no pod of it can be bound."""
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     scene.split(member(), is_stored=False)
     scene.now = 5 * WAIT_SECONDS
     assert scene.split(member(), is_stored=False) == ([], WAIT_SECONDS)
@@ -110,7 +115,7 @@ def test_the_moment_begins_when_the_pod_group_is_stored(scene: OfferScene) -> No
 
 def test_a_pod_waits_longer_while_bindings_are_sent_but_not_for_ever(scene: OfferScene) -> None:
     scene.carrier.is_binding = True
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     scene.split(member())
     scene.now = BUSY_SECONDS - 1
     assert scene.split(member()) == ([], 1.0)
@@ -120,29 +125,38 @@ def test_a_pod_waits_longer_while_bindings_are_sent_but_not_for_ever(scene: Offe
 
 def test_a_bound_pod_without_its_mark_is_marked_at_once(scene: OfferScene) -> None:
     """An API server that drops labels leaves it so."""
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     scene.carrier.bound.add("u0")
     assert scene.split(member()) == (["p0"], 0.0)
 
 
 def test_a_marked_pod_waits_for_nothing(scene: OfferScene) -> None:
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     scene.split(member())
     scene.offers.settle(marked(member()))
     assert len(scene.offers) == 0
 
 
-@pytest.mark.parametrize("is_gone", [True, False])
-def test_a_pod_that_is_gone_or_out_of_scope_is_withdrawn(scene: OfferScene, is_gone: bool) -> None:
-    scene.offers.offer(None, member(), True)
+def test_a_pod_that_is_gone_is_withdrawn(scene: OfferScene) -> None:
+    scene.offer(member())
     scene.split(member())
-    scene.offers.offer(member(), None if is_gone else member(), False)
+    scene.offers.assign(member(), None)
     assert scene.carrier.offered == {}
     assert len(scene.offers) == 0
 
 
+def test_pods_of_a_pass_that_marks_only_some_do_not_wait_again(scene: OfferScene) -> None:
+    """Else a gang of thousands that cannot be bound would be marked a few pods a moment."""
+    members = [member(0), member(1)]
+    scene.offer(*members)
+    scene.split(*members)
+    scene.now = WAIT_SECONDS
+    assert scene.split(*members) == (["p0", "p1"], 0.0)
+    assert scene.split(members[1]) == (["p1"], 0.0)
+
+
 def test_after_a_change_of_leaders_the_moment_begins_again(scene: OfferScene) -> None:
-    scene.offers.offer(None, member(), True)
+    scene.offer(member())
     scene.split(member())
     scene.now = 2 * WAIT_SECONDS
     scene.offers.restart()
