@@ -82,9 +82,9 @@ def assign_nodes(
 
 
 def _spread(requirement: Requirement, assignment: Sequence[PodsOnNode]) -> Iterator[PodsOnNode]:
-    """The nodes of a flattened requirement among its leaves, in their order."""
+    """The nodes of a flattened requirement among its leaves, large ones first: they stay together more often."""
     left = [[assigned.node, assigned.pods] for assigned in reversed(assignment)]
-    for leaf in leaves(requirement):
+    for leaf in sorted(leaves(requirement), key=lambda leaf: -leaf.need):
         need = leaf.need
         while need:
             node, free = left[-1]
