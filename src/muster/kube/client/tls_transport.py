@@ -168,10 +168,10 @@ class TlsTransport(asyncio.Transport):
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._unsent.clear()
+        self._socket.close()  # now: where the event loop ends, it calls nothing any more
         self._loop.call_soon(self._end, error)
 
     def _end(self, error: OSError | None) -> None:
-        self._socket.close()
         if self._protocol is not None:
             self._protocol.connection_lost(error)
             self._protocol = None
