@@ -2,11 +2,11 @@
 
 In each of two rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
 leaders of one StatefulSet, workers of another that belongs to the leader's pod. A control plane that stood by begins,
-groups and binds them: a PodGroup a group, a patch and a binding a pod. A bare client sends the same requests for as
-many pods, as many at once: nothing is watched, grouped, planned or reported. Then pods that were grouped at admission
-wait for their queue while their PodGroups are written, and are bound when it lets them go, beside a bare client that
-only posts bindings. Both take turns at being first; the figures are medians of the rounds. Last, on the full cluster,
-groups come one by one: how long from a pod's event until it has joined.
+groups and binds them: a PodGroup a group, a binding a pod, which also marks it. A bare client applies a PodGroup a
+group, and sends a patch and a binding a pod, as many at once: nothing is watched, grouped, planned or reported. Then
+pods that were grouped at admission wait for their queue while their PodGroups are written, and are bound when it lets
+them go, beside a bare client that only posts bindings. Both take turns at being first; the figures are medians of the
+rounds. Last, on the full cluster, groups come one by one: how long from a pod's event until it has joined.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
