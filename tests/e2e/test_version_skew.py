@@ -98,8 +98,8 @@ async def test_versions_hand_over_in_both_directions_without_a_quarrel(
 
     an_earlier()
     with replica(apiserver, tmp_path, PATIENT) as old:
-        assert f"PYTHONPATH={earlier}" in Path(f"/proc/{old.process.pid}/environ").read_text()
         await until(old.leads)
+        assert f"PYTHONPATH={earlier}" in Path(f"/proc/{old.process.pid}/environ").read_text()
         first = await placed(home, "first")
         this()
         with replica(apiserver, tmp_path, PATIENT) as new:
