@@ -1,12 +1,13 @@
 """`python -m bench.grouping [embedded|kubernetes] [PODS] [NODES]`: pods of LeaderWorkerSets, grouped and bound.
 
-In each of two rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
+In each of a few rounds the pods of LeaderWorkerSet groups of eight wait on a cluster, as their operator makes them:
 leaders of one StatefulSet, workers of another that belongs to the leader's pod. A control plane that stood by begins,
 groups and binds them: a PodGroup a group, a binding a pod, which also marks it. A bare client applies a PodGroup a
 group, and sends a patch and a binding a pod, as many at once: nothing is watched, grouped, planned or reported. Then
 pods that were grouped at admission wait for their queue while their PodGroups are written, and are bound when it lets
-them go, beside a bare client that only posts bindings. Both take turns at being first; the figures are medians of the
-rounds. Last, on the full cluster, groups come one by one: how long from a pod's event until it has joined.
+them go, beside a bare client that only posts bindings, for pods that have waited in the same way. Both take turns at
+being first; the figures are medians of the rounds. First of all, on the quiet cluster, groups come one by one: how
+long from a pod's event until it has joined.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
@@ -15,8 +16,9 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -58,7 +60,7 @@ from muster.scheduler.loop import Scheduler
 from muster.workloads.operators.crds import operator_crds
 
 LWS = "leaderworkerset.sigs.k8s.io"
-ROUNDS = 2
+ROUNDS = 2, 6  # of pods without marks, and with: the API server's own cost of a binding varies by half
 ONE_BY_ONE = 50  # groups
 
 
@@ -157,43 +159,68 @@ async def created(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
 
 async def measure(cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
     groups = pods // GANG
-    say(f"{nodes} nodes, {groups} groups of {GANG} in each of {ROUNDS} rounds, twice")
-    size = -(-5 * ROUNDS * pods // nodes)
+    say(f"{nodes} nodes, {groups} groups of {GANG}; rounds without marks and with: {ROUNDS}")
+    size = -(-3 * sum(ROUNDS) * pods // nodes)
     await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
-    rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    for is_marked in (False, True):
-        for number in range(ROUNDS):
-            name = f"set-{int(is_marked)}-{number}"
-            before = await bare(cluster, f"bare-{name}", groups, nodes, is_marked) if number % 2 else 0.0
-            seconds = await controlled(cluster, name, groups, is_marked)
-            theirs = before or await bare(cluster, f"bare-{name}", groups, nodes, is_marked)
-            rates[is_marked].append((groups * GANG / seconds, groups * GANG / theirs))
-            say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[is_marked][-1]))
     say("groups come one by one")
-    return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], await one_by_one(cluster), peak())
+    joined = await one_by_one(cluster)
+    rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for is_marked, rounds in enumerate(ROUNDS):
+        for number in range(rounds):
+            rates[bool(is_marked)].append(await one_round(cluster, number, groups, nodes, bool(is_marked)))
+            say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[bool(is_marked)][-1]))
+    return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], joined, peak())
 
 
-async def controlled(cluster: Cluster, name: str, groups: int, is_marked: bool) -> float:
-    """Seconds until the last pod is bound: since a control plane began to lead, or since the queue let them go."""
+async def one_round(cluster: Cluster, number: int, groups: int, nodes: int, is_marked: bool) -> tuple[float, float]:
+    """Pods a second of both, in one round."""
+    name, bare = f"set-{int(is_marked)}-{number}", bare_bindings if is_marked else bare_writes
+    before = await bare(cluster, f"bare-{name}", groups, nodes) if number % 2 else 0.0
+    seconds = await (bound if is_marked else grouped)(cluster, name, groups)
+    theirs = before or await bare(cluster, f"bare-{name}", groups, nodes)
+    return groups * GANG / seconds, groups * GANG / theirs
+
+
+async def grouped(cluster: Cluster, name: str, groups: int) -> float:
+    """Seconds from when a control plane began to lead until the last pod is bound."""
     async with control_plane(cluster) as (notes, lead, grouper, scheduler, _):
-        if is_marked:
-            await set_limit(cluster, 0)
-            lead.leading = True
-            grouper.lead()
-        await make_set(cluster, name, groups, "muster", is_marked=is_marked)
+        await make_set(cluster, name, groups, "muster")
         await settled(scheduler, grouper)
         await rested(cluster)
         began = time.monotonic()
-        if is_marked:
-            await set_limit(cluster, -1)
-        else:
-            lead.leading = True
-            grouper.lead()
+        lead.leading = True
+        grouper.lead()
         scheduler.wake()
         await notes.until(groups * GANG)
         seconds = notes.last_bound - began
         await settled(scheduler, grouper)  # its statuses and events are not the next round's
         return seconds
+
+
+async def bound(cluster: Cluster, name: str, groups: int) -> float:
+    """Seconds from when the queue lets marked pods go until the last one is bound."""
+    async with waiting_pods(cluster, name, groups) as (_, notes, settle):
+        await rested(cluster)
+        began = time.monotonic()
+        await set_limit(cluster, -1)
+        await notes.until(groups * GANG)
+        seconds = notes.last_bound - began
+        await settle()
+        return seconds
+
+
+@asynccontextmanager
+async def waiting_pods(
+    cluster: Cluster, name: str, groups: int
+) -> AsyncIterator[tuple[list[Raw], Notes, Callable[[], Awaitable[None]]]]:
+    """Pods that were grouped at admission and wait for their queue, under a control plane that leads."""
+    async with control_plane(cluster) as (notes, lead, grouper, scheduler, _):
+        await set_limit(cluster, 0)
+        lead.leading = True
+        grouper.lead()
+        pods = await make_set(cluster, name, groups, "muster", is_marked=True)
+        await settled(scheduler, grouper)
+        yield pods, notes, partial(settled, scheduler, grouper)
 
 
 async def set_limit(cluster: Cluster, gpus: int) -> None:
@@ -226,27 +253,45 @@ async def control_plane(cluster: Cluster) -> AsyncIterator[tuple[Notes, Lead, Gr
         await asyncio.wait(loops)
 
 
-async def bare(cluster: Cluster, name: str, groups: int, nodes: int, is_marked: bool) -> float:
-    """The same requests for as many pods of no scheduler; seconds."""
+async def bare_writes(cluster: Cluster, name: str, groups: int, nodes: int) -> float:
+    """Seconds for a PodGroup a group, and a patch and a binding a pod; the pods are of no scheduler."""
     pods = await make_set(cluster, name, groups, FOREIGN)
-    by_group: dict[str, list[Raw]] = {}
-    for raw in pods:
-        by_group.setdefault(raw["metadata"]["labels"][f"{LWS}/group-index"], []).append(raw)
 
     async def write(numbered: tuple[int, list[Raw]]) -> None:
         number, members = numbered
-        if not is_marked:
-            await apply_group(cluster, f"{name}-{number}", members[0])
-            for raw in members:
-                await join(cluster, raw, f"{name}-{number}")
+        await apply_group(cluster, f"{name}-{number}", members[0])
         for raw in members:
-            meta = raw["metadata"]
-            await cluster.bind(NAMESPACE, meta["name"], meta["uid"], node_name(number % nodes))
+            await join(cluster, raw, f"{name}-{number}")
+        await bind_all(cluster, members, node_name(number % nodes))
 
+    return await timed(cluster, write, pods)
+
+
+async def bare_bindings(cluster: Cluster, name: str, groups: int, nodes: int) -> float:
+    """Seconds for a binding a pod; nobody watches."""
+    async with waiting_pods(cluster, name, groups) as (pods, _, _):
+        pass
+
+    async def write(numbered: tuple[int, list[Raw]]) -> None:
+        await bind_all(cluster, numbered[1], node_name(numbered[0] % nodes))
+
+    return await timed(cluster, write, pods)
+
+
+async def timed(cluster: Cluster, write: Callable[[tuple[int, list[Raw]]], Awaitable[None]], pods: list[Raw]) -> float:
+    """Seconds for all groups, once the API server has rested."""
+    by_group: dict[str, list[Raw]] = {}
+    for raw in pods:
+        by_group.setdefault(raw["metadata"]["labels"][f"{LWS}/group-index"], []).append(raw)
     await rested(cluster)
     began = time.monotonic()
     await each(write, list(enumerate(by_group.values())), AT_ONCE)
     return time.monotonic() - began
+
+
+async def bind_all(cluster: Cluster, pods: list[Raw], node: str) -> None:
+    for raw in pods:
+        await cluster.bind(NAMESPACE, raw["metadata"]["name"], raw["metadata"]["uid"], node)
 
 
 async def apply_group(cluster: Cluster, name: str, pod: Raw) -> None:

@@ -215,7 +215,8 @@ class Reflector:
         self._received = ReceivedObjects(resource)
         self._since = ""  # the resourceVersion from which a watch resumes; empty: list first
         self._is_relist_requested = False
-        self._waiting: asyncio.Timeout | None = None  # around what the loop waits for now
+        self._waiting: asyncio.Task[Any] | None = None  # the loop, while it waits for a response
+        self._is_interrupted = False  # by a relist
 
     def relist(self) -> None:
         """Lists again at once; may be called at any time, from the event loop's thread.
@@ -227,7 +228,8 @@ class Reflector:
             return
         self._is_relist_requested = True
         if self._waiting is not None:
-            self._waiting.reschedule(0.0)
+            self._is_interrupted = True
+            self._waiting.cancel()
 
     async def events(self) -> AsyncGenerator[ReflectorEvent, None]:
         """Retries every ApiError, which is then in `health`; any other exception ends it."""
@@ -263,22 +265,31 @@ class Reflector:
         self.health.lists += 1
         number = self.health.lists
         listed: set[tuple[str, str]] = set()
-        after = ""
-        while True:
-            page = await self._unless_relist(self._page, limit, after)
-            self.health.received()
-            for stored in page.stored:
-                listed.add(identity(stored))
-                for event in self._received.differences(stored):
-                    yield event
-            after = page.more
-            if not after:
-                break
+        async with aclosing(self._pages_ahead(limit)) as pages:
+            async for page in pages:
+                self.health.received()
+                for stored in page.stored:
+                    listed.add(identity(stored))
+                    for event in self._received.differences(stored):
+                        yield event
         for event in self._received.missing(listed):
             yield event
         self._since = page.resource_version
         self.health.listed = number
         yield ListCompleted(self._since)
+
+    async def _pages_ahead(self, limit: int) -> AsyncGenerator[Listing, None]:
+        """Every page; the API server prepares the next one while the consumer has this one."""
+        following: asyncio.Task[Listing] | None = asyncio.create_task(self._page(limit, ""))
+        try:
+            while following is not None:
+                page = await self._unless_relist(_result, following)
+                following = asyncio.create_task(self._page(limit, page.more)) if page.more else None
+                await asyncio.sleep(0)  # the request is sent
+                yield page
+        finally:
+            if following is not None and not following.cancel() and not following.cancelled():
+                following.exception()  # nobody needs it any more
 
     async def _page(self, limit: int, after: str) -> Listing:
         return await self._cluster.list(self._resource, **self._selection, limit=limit, after=after)
@@ -303,15 +314,20 @@ class Reflector:
         """Waits for a response; RelistRequested where a relist is or was requested."""
         if self._is_relist_requested:
             raise RelistRequested
+        task = asyncio.current_task()
+        assert task is not None
+        requests, self._waiting = task.cancelling(), task
         try:
-            async with asyncio.timeout(None) as self._waiting:
-                return await start(*args, **kwargs)
-        except TimeoutError:
-            if self._is_relist_requested:
+            return await start(*args, **kwargs)
+        except asyncio.CancelledError:
+            if self._is_interrupted and task.cancelling() - 1 <= requests:
                 raise RelistRequested from None
             raise
         finally:
             self._waiting = None
+            if self._is_interrupted:
+                self._is_interrupted = False
+                task.uncancel()
 
     def _fail(self, error: ApiError) -> float:
         """Resumes the watch, or relists where that cannot work. Returns how long to wait before that."""
@@ -327,6 +343,10 @@ class Reflector:
         """The API server ended the watch. Returns how long to wait before it is resumed."""
         self.health.ended()
         return self._backoff.next_seconds()
+
+
+async def _result(task: asyncio.Task[T]) -> T:
+    return await task
 
 
 async def _next(changes: AsyncIterator[Change]) -> Change | None:

@@ -76,6 +76,7 @@ class PendingWrites:
         self._queue: deque[OwnerWrites] = deque()
         self._in_flight = self._late = 0  # places that are taken; of them, by late owners
         self.unanswered = 0  # of this cycle
+        self.unsettled_number = 0  # writes that were sent and are not settled
         self._broken: set[str] = set()  # owners whose core was rejected late, while this cycle was planned
 
     def __contains__(self, owner: str) -> bool:
@@ -144,6 +145,7 @@ class PendingWrites:
         owner = self._queue[0]
         write = owner.ready.popleft()
         owner.unsettled += 1
+        self.unsettled_number += 1
         owner.in_flight += 1
         owner.unsettled_core += write.is_first
         self._in_flight += 1
@@ -161,6 +163,7 @@ class PendingWrites:
     def settle(self, owner: OwnerWrites, write: PendingWrite, is_confirmed: bool) -> None:
         """A write is confirmed or rejected."""
         owner.unsettled -= 1
+        self.unsettled_number -= 1
         owner.unsettled_core -= write.is_first
         self.unanswered -= not owner.is_late
         if write.is_first and not is_confirmed:
@@ -212,7 +215,7 @@ class WritePool:
     @property
     def at_rest(self) -> bool:
         """No write is in flight or unconfirmed."""
-        return not self._pending.unsettled
+        return not self._pending.unsettled_number
 
     @property
     def is_sending(self) -> bool:

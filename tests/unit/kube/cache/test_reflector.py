@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 from muster.api.resources import NAMESPACES, PODS, Resource
@@ -186,6 +186,27 @@ async def test_pages_that_expire_are_read_in_one_piece() -> None:
     )
     assert names(await cluster.events(3)) == ["+a1", "+b2", "=9"]
     assert cluster.requests == ["list 500", "list 500 m", "list 0"]
+
+
+async def test_the_next_page_is_requested_before_the_consumer_has_this_one() -> None:
+    """The API server prepares it meanwhile: half of what a start among many pods takes."""
+    cluster = Scripted([listing(5, stored_pod("a", 1), more="m"), listing(5, stored_pod("b", 2))], [])
+    requests: dict[str, list[str]] = {}
+    async with asyncio.timeout(10), aclosing(cluster.reflector().events()) as events:
+        async for event in events:
+            requests[_name(event)] = [*cluster.requests]
+            if len(requests) == 3:
+                break
+    assert requests == {name: ["list 500", "list 500 m"] for name in ("+a1", "+b2", "=5")}
+
+
+async def test_a_consumer_that_stops_within_a_list_leaves_no_request_behind() -> None:
+    cluster = Scripted([listing(5, stored_pod("a", 1), more="m"), Hangs()], [])
+    before = asyncio.all_tasks()
+    assert names(await cluster.events(1)) == ["+a1"]
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert cluster.requests == ["list 500", "list 500 m"]
 
 
 async def test_pauses_grow_while_nothing_works_and_are_bounded() -> None:
