@@ -2,7 +2,8 @@
 
 Rule 1: never what was never healthy: it would only wait once more. Rule 2: never what is being updated, and never for
 being scaled below its minimum: that is what its owner asked for. Rule 3: once for each breach: what was recreated
-counts as new, and has to be healthy before it can be terminated again.
+counts as new, and has to be healthy before it can be terminated again. Rule 4: what is below its minimum goes last: its
+status is all that says why, and by it a termination that was interrupted goes on.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,9 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from muster.api.duration import parse_nanoseconds
+from muster.api.fields import text
 from muster.api.grove.pod_clique_set import PodCliqueSet
+from muster.api.moment import parse_time
 from muster.grove.health import TERMINATING, breached_since, is_scaled_below_minimum, was_healthy
 from muster.workloads.conditions import is_condition_true
 from muster.workloads.pod_templates import is_terminating
@@ -68,3 +71,20 @@ def _regressed_since(raw: Raw) -> datetime | None:
 def shortest(waits: Iterable[BreachWait]) -> float | None:
     """Seconds until the first of these that is not over yet; None: there is none."""
     return min((wait.seconds for wait in waits if wait.seconds is not None and wait.seconds > 0), default=None)
+
+
+def next_removals(cliques: Iterable[Raw], reasons: Iterable[Raw], since: datetime) -> list[Raw]:
+    """What goes now of cliques that are recreated together: first those that are healthy or were; `reasons` at the end.
+
+    Cliques that are younger than the breach were recreated already, and stay. Where clocks differ, they may look older:
+    as they were not healthy yet, they do not keep the others from going.
+    """
+    old = [clique for clique in cliques if existed_at(clique, since)]
+    last = {text(clique, "metadata.uid") for clique in reasons}
+    return [clique for clique in old if was_healthy(clique) and text(clique, "metadata.uid") not in last] or old
+
+
+def existed_at(clique: Raw, time: datetime) -> bool:
+    """Whether a clique is as old as this or older."""
+    created = parse_time(text(clique, "metadata.creationTimestamp"))
+    return created is not None and created <= time

@@ -230,6 +230,20 @@ def test_a_termination_that_was_interrupted_goes_on_with_what_is_left_and_spares
     assert terminated(grove) == [f"{GROUP}-0-b"]
 
 
+@pytest.mark.parametrize("name", ["w-0-a", f"{GROUP}-0-b"])
+def test_a_termination_ends_where_clocks_differ_by_more_than_the_delay(name: str) -> None:
+    """The API server says when cliques were made, the operator when they were breached: new ones may look older."""
+    grove = running(the_set(2, minimum=2, terminationDelay="30s"))
+    grove.report(name, scheduled=0)
+    grove.advance(30)
+    recreated = terminated(grove)
+    assert set(recreated) == {"w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b"}
+    assert recreated.count(name) == 1
+    grove.report_all()
+    grove.advance(100 * HOURS)
+    assert terminated(grove) == []
+
+
 def test_what_was_never_healthy_is_never_terminated() -> None:
     grove = GroveCluster(STRUCTURE)
     grove.apply(the_set())

@@ -4,7 +4,7 @@ Rule 1: the number of replicas is the group's own, as it was scaled last. Rule 2
 for too long is recreated here, if the others are enough for the group; otherwise the set recreates all of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
 
@@ -15,12 +15,19 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.clique_objects import clique_object, clique_update
 from muster.grove.cliques.clique_status import holds_minimum
 from muster.grove.events import GROUP_REPLICA_TERMINATED, scale_events, termination_event
-from muster.grove.health import clique_health, is_breached
+from muster.grove.health import breached_since, clique_health, is_breached
 from muster.grove.last_errors import with_last_error
 from muster.grove.scaling_groups.group_rollout import plan_group_rollout
 from muster.grove.scaling_groups.group_status import group_status
 from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView, MemberView, view_group
-from muster.grove.termination import BreachWait, shortest, termination_delay, wait_for, wait_for_status
+from muster.grove.termination import (
+    BreachWait,
+    next_removals,
+    shortest,
+    termination_delay,
+    wait_for,
+    wait_for_status,
+)
 from muster.workloads.operators.objects import bounded, name_of, removal
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Action, Children, Controller, Create, Raw, Reconciliation
@@ -34,9 +41,11 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
     rollout = plan_group_rollout(group, now)
     waits = {} if rollout.is_under_way else _waits(group, children, now)
     expired = [group.replicas[index] for index, wait in waits.items() if wait.is_over]
+    doomed = (clique for replica in rollout.doomed for clique in replica.present())
+    terminated = (clique for replica in expired for clique in _terminated(group, replica, children, now))
     actions = chain(
         (removal(POD_CLIQUES, clique) for clique in group.surplus if not is_terminating(clique)),
-        _removals([*rollout.doomed, *expired]),
+        (removal(POD_CLIQUES, clique) for clique in chain(doomed, terminated)),
         _updates(group),
         _creations(group),
     )
@@ -73,9 +82,12 @@ def _late_status(group: GroupView, children: Children, now: datetime) -> BreachW
     return wait_for_status(back, termination_delay(group.pcs), now)
 
 
-def _removals(replicas: Sequence[GroupReplicaView]) -> Iterator[Action]:
-    for replica in {replica.index: replica for replica in replicas}.values():
-        yield from (removal(POD_CLIQUES, clique) for clique in replica.present())
+def _terminated(group: GroupView, replica: GroupReplicaView, children: Children, now: datetime) -> list[Raw]:
+    """What goes now of a replica that is recreated."""
+    delay = termination_delay(group.pcs)
+    over = [clique for clique in _short(replica, children) if wait_for((clique,), delay, now).is_over]
+    latest = max(since for clique in over if (since := breached_since(clique)))
+    return next_removals(replica.present(), over, latest)
 
 
 def _updates(group: GroupView) -> Iterator[Action]:

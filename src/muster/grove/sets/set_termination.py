@@ -6,19 +6,24 @@ are younger than the breach stay: a termination that was interrupted goes on wit
 terminated whose pods are back, though its status does not say so yet.
 """
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from muster.api.fields import text
-from muster.api.moment import parse_time
 from muster.api.resources import PODS
 from muster.grove.cliques.clique_status import holds_minimum
 from muster.grove.health import breached_since, is_breached, was_healthy
 from muster.grove.layout import GroupLayout, group_minimum
 from muster.grove.sets.set_view import SetReplicaView, SetView
-from muster.grove.termination import shortest, termination_delay, wait_for, wait_for_status
+from muster.grove.termination import (
+    existed_at,
+    next_removals,
+    shortest,
+    termination_delay,
+    wait_for,
+    wait_for_status,
+)
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw
 
@@ -31,6 +36,13 @@ class SetTermination(Struct, frozen=True):
     again_after_seconds: float | None = None  # None: nothing waits
 
 
+class BreachedPart(Struct, frozen=True):
+    """A part of a replica that is below its minimum."""
+
+    raw: Raw  # a standalone clique, or a group
+    cliques: Sequence[Raw]  # that keep it there
+
+
 def plan_termination(view: SetView, children: Children, updating: int | None, now: datetime) -> SetTermination:
     """Replicas whose delay is over; never the one that is being updated."""
     delay, waits = termination_delay(view.pcs), []
@@ -38,39 +50,50 @@ def plan_termination(view: SetView, children: Children, updating: int | None, no
     for replica in view.replicas:
         if replica.index == updating or not replica.health.is_breached:
             continue
-        breached = [*_breached(view, replica, children)]
-        waits.append(wait_for(breached, delay, now))
+        breached = [*_breached(view, replica, children, delay, now)]
+        waits.append(wait_for((part.raw for part in breached), delay, now))
         if waits[-1].is_over:
-            over = (part for part in breached if wait_for((part,), delay, now).is_over)
-            latest = max(filter(None, map(breached_since, over)))
-            expired[replica.index] = [*_cliques_before(view, replica, latest)]
+            over = [part for part in breached if wait_for((part.raw,), delay, now).is_over]
+            expired[replica.index] = _next_removals(view, replica, over)
         waits.append(wait_for_status(_back(view, replica, children), delay, now))
     cliques = (clique for own in expired.values() for clique in own)
     return SetTermination(tuple(index for index, own in expired.items() if own), tuple(cliques), shortest(waits))
 
 
-def _breached(view: SetView, replica: SetReplicaView, children: Children) -> Iterator[Raw]:
+def _next_removals(view: SetView, replica: SetReplicaView, over: Sequence[BreachedPart]) -> list[Raw]:
+    latest = max(since for part in over if (since := breached_since(part.raw)))
+    return next_removals(_present(view, replica), (clique for part in over for clique in part.cliques), latest)
+
+
+def _breached(
+    view: SetView, replica: SetReplicaView, children: Children, delay: timedelta, now: datetime
+) -> Iterator[BreachedPart]:
     """Parts of a replica that are below their minimum, but for groups whose cliques were recreated since."""
     for clique in replica.cliques:
         if clique is not None and not _has_minimum(clique, children):
-            yield clique
+            yield BreachedPart(clique, (clique,))
     for layout, group in zip(replica.layout.groups, replica.groups, strict=True):
         since = None if group is None else breached_since(group)
-        if group is None or since is None or not any(_cliques_before(view, replica, since)):
+        if group is None or since is None or not _has_older(view, replica, since):
             continue
-        if _has_regressed(view, layout, children):
-            yield group
+        if cliques := _regressed(view, layout, children, delay, now):
+            yield BreachedPart(group, cliques)
 
 
-def _has_regressed(view: SetView, layout: GroupLayout, children: Children) -> bool:
-    """Whether as many replicas of a group as it needs were healthy, and fewer have their minimums now.
+def _regressed(view: SetView, layout: GroupLayout, children: Children, delay: timedelta, now: datetime) -> list[Raw]:
+    """Cliques that were healthy and keep a group below its minimum; none where that is not why.
 
-    The group itself outlives its cliques: that it was healthy says nothing about those that were recreated.
+    The group itself outlives its cliques: that it was healthy says nothing about those that were recreated. Either as
+    many replicas as it needs were healthy, or one is below its minimum for too long, and some were recreated for it.
     """
     rows = [[view.clique(clique.name) for clique in row] for row in layout.replicas]
     healthy = [row for row in rows if all(clique is not None and was_healthy(clique) for clique in row)]
     held = [row for row in rows if all(clique is not None and _has_minimum(clique, children) for clique in row)]
-    return len(healthy) >= group_minimum(layout.template) > len(held)
+    cliques = (clique for row in rows for clique in row if clique is not None and was_healthy(clique))
+    short = [clique for clique in cliques if not _has_minimum(clique, children)]
+    minimum = group_minimum(layout.template)
+    had_minimum = len(healthy) >= minimum or wait_for(short, delay, now).is_over
+    return short if had_minimum and len(held) < minimum else []
 
 
 def _has_minimum(clique: Raw, children: Children) -> bool:
@@ -82,19 +105,14 @@ def _back(view: SetView, replica: SetReplicaView, children: Children) -> Iterato
     return (clique for clique in _present(view, replica) if is_breached(clique) and _has_minimum(clique, children))
 
 
-def _cliques_before(view: SetView, replica: SetReplicaView, since: datetime) -> Iterator[Raw]:
-    """The cliques of a replica that exist since then or longer, and are not terminating."""
-    return (clique for clique in _present(view, replica) if _is_older(clique, since))
+def _has_older(view: SetView, replica: SetReplicaView, since: datetime) -> bool:
+    return any(existed_at(clique, since) for clique in _present(view, replica))
 
 
 def _present(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
+    """The cliques of a replica that are not terminating."""
     members = (clique for group in replica.layout.groups for row in group.replicas for clique in row)
     for layout in (*replica.layout.cliques, *members):
         clique = view.clique(layout.name)
         if clique is not None and not is_terminating(clique):
             yield clique
-
-
-def _is_older(clique: Raw, since: datetime) -> bool:
-    created = parse_time(text(clique, "metadata.creationTimestamp"))
-    return created is not None and created <= since
