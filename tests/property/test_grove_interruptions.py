@@ -1,7 +1,8 @@
 """A replica that is being recreated is recreated as a whole and once, wherever the operator stops meanwhile."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -44,8 +45,8 @@ def uids(grove: GroveCluster) -> dict[str, str]:
     return {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in grove.every(POD_CLIQUES)}
 
 
-def advance_and_stop(grove: GroveCluster, seconds: float, writes: int) -> bool:
-    """Whether the operator had so many writes to make as time passed, and stopped; another one goes on."""
+def stops_after(grove: GroveCluster, writes: int, happening: Callable[[], None]) -> bool:
+    """Whether the operator had so many writes to make of what happens, and stopped; another one goes on."""
     left = [writes]
 
     def stop(_action: Action) -> None:
@@ -55,7 +56,7 @@ def advance_and_stop(grove: GroveCluster, seconds: float, writes: int) -> bool:
 
     grove.observers.append(stop)
     try:
-        grove.advance(seconds)
+        happening()
     except OperatorStopped:
         return True
     finally:
@@ -88,7 +89,7 @@ def test_a_termination_that_stops_after_any_write_goes_on_and_recreates_each_cli
         before = uids(grove)
         breach(grove, breached)
         grove.changes()
-        has_stopped = advance_and_stop(grove, 1, writes)
+        has_stopped = stops_after(grove, writes, partial(grove.advance, 1))
         recreated = sorted(created_names(grove.changes(), POD_CLIQUES))
         assert recreated == sorted(replica), f"stopped after {writes} writes"
         assert {name for name, uid in uids(grove).items() if before[name] != uid} == set(replica)
@@ -122,3 +123,28 @@ def test_a_termination_of_which_any_deletions_fail_goes_on_and_recreates_each_cl
     grove.settle()
     assert sorted(created_names(grove.changes(), POD_CLIQUES)) == sorted(SET_REPLICA)
     assert {name for name, uid in uids(grove).items() if before[name] != uid} == set(SET_REPLICA)
+
+
+def update(grove: GroveCluster, clique_name: str) -> None:
+    """A clique, or all of them, get another image, and pods are bound and ready as they come."""
+    if clique_name != "none":
+        grove.update_image("image:2", clique_name)
+    for _ in range(20):
+        grove.run_pods()
+        grove.advance(1)
+
+
+@pytest.mark.parametrize("clique_name", ["c", "d", ""])
+def test_an_update_that_stops_after_any_write_recreates_whole_replicas_of_groups_once(clique_name: str) -> None:
+    """A clique that keeps its template is recreated with those of its replica that get another one."""
+    for writes in range(1, MOST_WRITES):
+        grove = running()
+        members = [name for name in uids(grove) if "-sg-" in name]
+        grove.changes()
+        has_stopped = stops_after(grove, writes, partial(update, grove, clique_name))
+        update(grove, "none")
+        recreated = sorted(created_names(grove.changes(), POD_CLIQUES))
+        assert recreated == sorted(members), f"stopped after {writes} writes"
+        if not has_stopped:
+            return
+    raise AssertionError("the update writes without end")

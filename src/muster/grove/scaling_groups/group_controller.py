@@ -41,11 +41,10 @@ def reconcile(pcsg: Raw, children: Children, now: datetime) -> Reconciliation:
     rollout = plan_group_rollout(group, now)
     waits = {} if rollout.is_under_way else _waits(group, children, now)
     expired = [group.replicas[index] for index, wait in waits.items() if wait.is_over]
-    doomed = (clique for replica in rollout.doomed for clique in replica.present())
     terminated = (clique for replica in expired for clique in _terminated(group, replica, children, now))
     actions = chain(
         (removal(POD_CLIQUES, clique) for clique in group.surplus if not is_terminating(clique)),
-        (removal(POD_CLIQUES, clique) for clique in chain(doomed, terminated)),
+        (removal(POD_CLIQUES, clique) for clique in chain(rollout.doomed, terminated)),
         _updates(group),
         _creations(group),
     )

@@ -2,6 +2,7 @@
 
 Rule 1: replicas that are not available go at once. Rule 2: available ones go one at a time, while enough are
 available. Rule 3: a replica is chosen in the status before it is deleted, so that a restart chooses no second one.
+Rule 4: cliques with an older template go last: by them a restart knows that the whole replica is to be recreated.
 """
 
 from datetime import datetime
@@ -9,9 +10,13 @@ from datetime import datetime
 from msgspec import Struct
 
 from muster.api.fields import at, integer, mapping, text
-from muster.grove.health import is_scaled_below_minimum
+from muster.api.moment import parse_time
+from muster.api.names import TEMPLATE_HASH
+from muster.grove.health import is_scaled_below_minimum, label_of
 from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView
+from muster.grove.termination import next_removals
 from muster.workloads.conditions import timestamp
+from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
 
 SELECTED = "readyReplicaIndicesSelectedToUpdate"
@@ -22,7 +27,7 @@ class GroupRollout(Struct, frozen=True):
     """What an update does now."""
 
     is_under_way: bool = False
-    doomed: tuple[GroupReplicaView, ...] = ()  # replicas to recreate
+    doomed: tuple[Raw, ...] = ()  # cliques that go now, of replicas to recreate
     progress: Raw | None = None  # for the status; None: there never was an update
 
 
@@ -43,7 +48,8 @@ def plan_group_rollout(group: GroupView, now: datetime) -> GroupRollout:
 
 def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], now: datetime) -> GroupRollout:
     selected = _selected(started)
-    doomed = tuple(replica for replica in outdated if replica.index == selected or not replica.health.is_available)
+    going = (replica for replica in outdated if replica.index == selected or not replica.health.is_available)
+    doomed = tuple(clique for replica in going for clique in _next_removals(group, replica, started))
     if selected is not None and not _is_replaced(group, selected):
         return GroupRollout(True, doomed, _counted(group, started))
     ready = [replica.index for replica in outdated if replica.health.is_available]
@@ -52,6 +58,14 @@ def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], n
     if outdated:
         return GroupRollout(True, doomed, _counted(group, started))
     return GroupRollout(progress=_counted(group, _ended(started, now)))
+
+
+def _next_removals(group: GroupView, replica: GroupReplicaView, started: Raw) -> list[Raw]:
+    """What goes now of a replica: cliques that are older than the update, and those of an older template at the end."""
+    began = parse_time(text(started, "updateStartedAt"))
+    hashes = {member.layout.name: group.hashes.of(member.layout) for member in replica.members}
+    outdated = [clique for clique in replica.present() if label_of(clique, TEMPLATE_HASH) != hashes[name_of(clique)]]
+    return (next_removals(replica.present(), outdated, began) if began else []) or outdated
 
 
 def _selected(progress: Raw) -> int | None:
