@@ -42,16 +42,16 @@ class LocalRun:
             return response.status, response.read().decode()
         return 0, ""
 
-    async def review(self, source: str = "127.0.0.3") -> int:
+    async def review(self, source: str = "127.0.0.3", body: bytes = REVIEW) -> int:
         """The status of an answer of the webhook, on a new connection; 0: no answer."""
-        return await asyncio.to_thread(self._review, source)
+        return await asyncio.to_thread(self._review, source, body)
 
-    def _review(self, source: str) -> int:
+    def _review(self, source: str, body: bytes) -> int:
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.webhook_port, timeout=ANSWER_SECONDS, context=untrusting(), source_address=(source, 0)
         )
         with closing(connection), suppress(OSError, http.client.HTTPException):
-            connection.request("POST", "/validate", REVIEW)
+            connection.request("POST", "/validate", body)
             response = connection.getresponse()
             response.read()
             return response.status
@@ -91,6 +91,12 @@ def untrusting() -> ssl.SSLContext:
 def rss_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """That a process has used so far, with all of its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def open_files(pid: int) -> int:
