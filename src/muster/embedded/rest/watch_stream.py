@@ -1,6 +1,7 @@
 """Watch responses: a line of JSON for each event, until the client disconnects, time is up or the server stops.
 
-Rule: a watch ends by closing its StoreWatch; the stream then ends in order, so that the connection can be reused.
+Rule 1: a watch ends by closing its StoreWatch; the stream then ends in order, so that the connection can be reused.
+Rule 2: a client that reads slowly costs one part of its events, however many are pending.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from muster.kube.errors import ApiError
 EventFormat = Callable[[Change], Raw]  # the object of an event
 MAX_TIMEOUT_SECONDS = 3600.0
 BOOKMARK_SECONDS = 60.0
+PART_BYTES = 32 * 2**10  # of events that are sent at once, if the first is not larger
 
 
 class OpenWatches:
@@ -132,7 +134,8 @@ class WatchStream(Response):
         try:
             while not self._watch.closed:
                 self._woken.clear()
-                await self._send(self._watch.take(), send)
+                await send(_body_part(b""))  # waits while the client reads nothing: only then events become bytes
+                await self._send(self._watch.read(), send)
                 if self._watch.pending:
                     await asyncio.sleep(0)  # let other tasks run
                 else:
@@ -149,11 +152,15 @@ class WatchStream(Response):
             await self._send([self._watch.bookmark()], send)
 
     async def _send(self, changes: Iterable[Change], send: Send) -> None:
-        """Send changes; bookmarks only where the client allows them, also the one after the initial events."""
-        allowed = [change for change in changes if self._bookmarks or change.type != "BOOKMARK"]
-        if allowed:
-            lines = (_line({"type": change.type, "object": self._format_event(change)}) for change in allowed)
-            await send(_body_part(b"".join(lines)))
+        """Send a part of these changes, or all; bookmarks only where the client allows them, also the first one."""
+        part = bytearray()
+        for change in changes:
+            if self._bookmarks or change.type != "BOOKMARK":
+                part += _line({"type": change.type, "object": self._format_event(change)})
+            if len(part) >= PART_BYTES:
+                break
+        if part:
+            await send(_body_part(bytes(part)))
 
 
 def _event_format(

@@ -1,7 +1,7 @@
 """A watch is a position in the history of a table. It buffers no events: a slow reader gets 410 and must relist."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Self
 
 from muster.api.resources import Resource
@@ -59,17 +59,21 @@ class StoreWatch:
 
         ApiError 410 `Expired` where the history no longer reaches back to this watch.
         """
+        return list(self.read(most))
+
+    def read(self, most: int = 1000) -> Iterator[Change]:
+        """The same one by one: what is not consumed stays pending."""
         if self._initial:
-            return [self._initial_change(self._initial.popleft()) for _ in range(min(most, len(self._initial)))]
+            for _ in range(min(most, len(self._initial))):
+                yield self._initial_change(self._initial.popleft())
+            return
         if self._version < self._table.history.compacted:
             self.close()
             raise expired(f"too old resource version: {self._version} ({self._table.history.compacted})")
-        changes: list[Change] = []
         for entry in self._table.history.changes_after(self._version, most):
             self._version = entry.version
-            change = self._selected_change(entry)
-            changes += [change] if change else []
-        return changes
+            if change := self._selected_change(entry):
+                yield change
 
     def _selected_change(self, entry: TableChange) -> Change | None:
         """A change as the selectors show it: an object that begins to match is ADDED, one that ceases to is DELETED."""
