@@ -50,9 +50,9 @@ spec: setup  ## only the promises: one test a rule of the specification
 	$(RUN) pytest -n auto tests/spec -v
 
 .PHONY: nightly
-nightly: setup  ## 100 times the examples, 10,000 runs with faults, 1,000 recorded histories, floods of 10,000 connections
+nightly: setup  ## 100 times the examples, 10,000 runs with faults, 1,000 recorded histories, floods of 10,000 connections, an sdist from the package index
 	HYPOTHESIS_PROFILE=nightly $(RUN) $(PYTEST) tests/property tests/e2e/test_faults.py tests/e2e/test_real_faults.py \
-		tests/e2e/test_history.py tests/e2e/test_floods.py tests/e2e/test_up_floods.py
+		tests/e2e/test_history.py tests/e2e/test_floods.py tests/e2e/test_up_floods.py tests/unit/release
 
 .PHONY: envtest
 envtest: setup  ## find a real kube-apiserver, etcd and kube-controller-manager for the tests, or build them once (needs Go)

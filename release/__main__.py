@@ -36,7 +36,8 @@ def _release(folder: Path, base: str | None) -> None:
     commit, epoch = _commit()
     clean(folder)
     files = build_twice(ROOT, folder, epoch)
-    verify(next(path for path in files if path.suffix == ".whl"), ROOT / "examples")
+    for path in files:
+        verify(path, ROOT / "examples")
     inventory = folder / f"muster-{__version__}.cdx.json"
     inventory.write_text(sbom((ROOT / "uv.lock").read_text(encoding="utf-8"), __version__, epoch), encoding="utf-8")
     image = None

@@ -8,7 +8,10 @@ import tempfile
 import venv
 from pathlib import Path
 
+from muster import __version__
+
 SECONDS = 600  # for one command
+OFFLINE = ["--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed"]  # options of pip
 EXAMPLE = ("cluster", "dynamo-inference.yaml", "dynamo-pods.yaml")  # in examples/
 
 
@@ -34,30 +37,39 @@ def build_twice(root: Path, folder: Path, epoch: int) -> list[Path]:
     return built
 
 
-def verify(wheel: Path, examples: Path, site_packages: Path | None = None) -> None:
-    """Install the wheel with pip into a new environment and use it there. NotReleased: it does not work.
+def verify(distribution: Path, examples: Path, site_packages: Path | None = None) -> None:
+    """Install a wheel or an sdist with pip into a new environment and use it there. NotReleased: it does not work.
 
-    `site_packages`: where dependencies are already; without it, pip gets them from its index.
+    `site_packages`: where dependencies and the build backend are already; without it, pip gets them from its index.
     """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "venv"
         venv.create(home, with_pip=True, symlinks=True)
         python, muster = str(home / "bin" / "python"), str(home / "bin" / "muster")
-        offline = ["--no-deps", "--no-index"] if site_packages else []
-        run([python, "-m", "pip", "install", "--quiet", *offline, str(wheel)], Path(folder))
         if site_packages:
             (own,) = home.glob("lib/python*/site-packages")
             (own / "dependencies.pth").write_text(f"{site_packages}\n", encoding="utf-8")
-        _require(run([muster, "--help"], Path(folder)), "Verbs:")
-        files = [str(examples / name) for name in EXAMPLE]
-        _require(run([muster, "plan", *files], Path(folder)), "inference/dynamo-inference")
+        options = OFFLINE if site_packages else []
+        run([python, "-m", "pip", "install", "--quiet", *options, str(distribution)], Path(folder))
+        for words, expected in _uses(examples):
+            _require(run([muster, *words], Path(folder)), expected, distribution)
         where = run([python, "-c", "import muster; print(muster.__file__)"], Path(folder))
-        _require(where, str(home))
+        _require(where, str(home), distribution)
 
 
-def _require(printed: str, expected: str) -> None:
+def _uses(examples: Path) -> list[tuple[list[str], str]]:
+    """Words on the command line, and what must be among the output."""
+    files = [str(examples / name) for name in EXAMPLE]
+    return [
+        (["--version"], f"muster {__version__}\n"),
+        (["--help"], "Verbs:"),
+        (["plan", *files], "inference/dynamo-inference"),
+    ]
+
+
+def _require(printed: str, expected: str, distribution: Path) -> None:
     if expected not in printed:
-        raise NotReleased(f"the installed wheel does not work: expected `{expected}`, got: {printed[:400]}")
+        raise NotReleased(f"{distribution.name} does not work: expected `{expected}`, got: {printed[:400]}")
 
 
 def run(command: list[str], folder: Path, **variables: str) -> str:

@@ -5,6 +5,7 @@ import shutil
 import site
 import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from release.distributions import NotReleased, build, build_twice, run, verify
 
 ROOT = Path(__file__).parents[3]
 EPOCH = 1_767_225_600
+IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"
+ASK_INDEX = ["-m", "pip", "download", "--quiet", "--no-deps", "--retries", "0", "--timeout", "10", "hatchling"]
 SOURCES = ("src", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore")
 
 
@@ -74,11 +77,36 @@ def test_they_hold_the_package_and_nothing_of_this_place(built: list[Path]) -> N
     assert not [name for name in names if "__pycache__" in name or "tests" in name]
 
 
-def test_the_wheel_works_where_it_is_installed(built: list[Path]) -> None:
-    """With pip, into a new environment; dependencies are those that are here already."""
+@pytest.mark.parametrize("number", [0, 1], ids=["wheel", "sdist"])
+def test_it_works_where_it_is_installed(built: list[Path], number: int) -> None:
+    """With pip, into a new environment; dependencies and build backend are those that are here already."""
     here = Path(sysconfig.get_paths()["purelib"])
     assert here.is_dir(), site.getsitepackages()
-    verify(built[0], ROOT / "examples", here)
+    verify(built[number], ROOT / "examples", here)
+
+
+@pytest.mark.skipif(not IS_NIGHTLY, reason="downloads all dependencies, which takes minutes: `make nightly`")
+def test_the_sdist_works_where_nothing_else_is(built: list[Path], tmp_path: Path) -> None:
+    """pip gets the build backend and all dependencies from its index, as it does for users."""
+    venv.create(tmp_path / "venv", with_pip=True, symlinks=True)
+    try:
+        run([str(tmp_path / "venv/bin/python"), *ASK_INDEX], tmp_path)
+    except NotReleased as why:
+        pytest.skip(f"pip's package index cannot be reached: {why}")
+    verify(built[1], ROOT / "examples")
+
+
+def test_a_distribution_that_does_not_work_is_no_release(built: list[Path], tmp_path: Path) -> None:
+    """Here an sdist with another command line."""
+    whole, broken = tmp_path / "whole", tmp_path / built[1].name
+    with tarfile.open(built[1]) as packed:
+        packed.extractall(whole, filter="data")
+    (folder,) = whole.iterdir()
+    (folder / "src/muster/cli/main.py").write_text("def main():\n    print('something else')\n")
+    with tarfile.open(broken, "w:gz") as packed:
+        packed.add(folder, folder.name)
+    with pytest.raises(NotReleased, match=rf"{built[1].name} does not work: expected `muster "):
+        verify(broken, ROOT / "examples", Path(sysconfig.get_paths()["purelib"]))
 
 
 def test_a_step_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:
