@@ -7,7 +7,8 @@ it; 800 of them of the very gang that is asked about. *While planning*: a thread
 the other without a pause.
 
 Times leave out what webhook and client waited for a core while other processes had it (`/proc/PID/schedstat`): a busy
-machine changes them little, and waiting for another thread of the same process stays in.
+machine changes them little, and waiting for another thread of the same process stays in. *By the clock* leaves out
+nothing: on a machine whose cores are all taken it measures the machine.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ from muster.webhook.process.supervisor import WebhookProcess
 
 Raw = dict[str, Any]
 SETTINGS = Webhook(convert_older_dialects=True)
-REQUESTS = 2_000
+REQUESTS, WARM_REQUESTS = 2_000, 50
 PROMISED_SECONDS = 0.01
 START_SECONDS = 180.0
 NODES, PODS, PODS_OF_GANG = 5_000, 20_000, 800
@@ -70,6 +71,7 @@ class Figure(Struct, frozen=True):
     size: int  # bytes of the request
     p50: float
     p99: float
+    p99_on_clock: float  # with what was waited for a core
     judging: float  # CPU time of the answer alone, without HTTP and TLS: a busy machine changes it little
 
 
@@ -161,6 +163,8 @@ CASES: tuple[tuple[str, str, bytes], ...] = (
     ("mutate: its update, another queue", "/mutate", review(podgroup(100, queue="q"), podgroup(100))),
     ("validate: 110 SubGroups", "/validate", review(podgroup(100))),
     ("validate: its update", "/validate", review(podgroup(100), podgroup(100))),
+    ("validate: 550 SubGroups", "/validate", review(podgroup(500))),
+    ("mutate: 550 SubGroups, nothing to convert", "/mutate", review(podgroup(500))),
     ("validate: 1,100 SubGroups", "/validate", review(podgroup(1_000))),
 )
 
@@ -262,27 +266,42 @@ def _connected(port: int) -> http.client.HTTPSConnection:
     return connection
 
 
-def waited(*pids: int) -> float:
-    """Seconds that threads of these processes have waited for a core so far; 0 where the kernel does not count."""
-    counts = (
-        path.read_text(encoding="ascii") for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")
-    )
-    return sum(int(count.split()[1]) for count in counts) / 1e9
+class CoreWaits:
+    """How long threads of some processes wait for a core, from now on; 0 where the kernel does not count."""
+
+    def __init__(self, *pids: int) -> None:
+        self._before = {pid: _waits(pid) for pid in pids}
+
+    def seconds(self) -> float:
+        """Of each process its longest wait: threads that wait at the same time delay an answer once."""
+        return sum(self._longest(pid) for pid in self._before) / 1e9
+
+    def _longest(self, pid: int) -> int:
+        before = self._before[pid]
+        return max((after - before.get(thread, 0) for thread, after in _waits(pid).items()), default=0)
+
+
+def _waits(pid: int) -> dict[str, int]:
+    """Nanoseconds by thread."""
+    paths = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return {path.parent.name: int(path.read_text(encoding="ascii").split()[1]) for path in paths}
 
 
 def measure(
     connection: http.client.HTTPSConnection, pid: int, name: str, path: str, body: bytes, requests: int
 ) -> Figure:
     """After a few to get warm."""
-    taken = []
-    for i in range(requests + 50):
-        began, waited_before = time.perf_counter(), waited(pid, os.getpid())
+    taken, on_clock = [], []
+    for i in range(requests + WARM_REQUESTS):
+        began, waits = time.perf_counter(), CoreWaits(pid, os.getpid())
         connection.request("POST", path, body)
         connection.getresponse().read()
         elapsed = time.perf_counter() - began
-        taken += [elapsed - (waited(pid, os.getpid()) - waited_before)] if i >= 50 else []
+        if i >= WARM_REQUESTS:
+            on_clock.append(elapsed)
+            taken.append(elapsed - waits.seconds())
     cuts = statistics.quantiles(taken, n=100)
-    return Figure(name, len(body), cuts[49], cuts[98], judging(path, body))
+    return Figure(name, len(body), cuts[49], cuts[98], statistics.quantiles(on_clock, n=100)[98], judging(path, body))
 
 
 def judging(path: str, body: bytes, runs: int = 50) -> float:
@@ -305,10 +324,9 @@ def judging(path: str, body: bytes, runs: int = 50) -> float:
 
 def table(busy: bool, cases: Iterable[tuple[str, str, bytes]]) -> None:
     """One row a case."""
-    print(
-        f"| webhook{', while planning' * busy} | request | p50 | p99 | ÷ bare | handler alone (CPU) | p99 under 10 ms |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---|")
+    columns = "request | p50 | p99 | p99 by the clock | ÷ bare | handler alone (CPU) | p99 under 10 ms"
+    print(f"| webhook{', while planning' * busy} | {columns} |")
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
     with served(busy) as (connection, pid):
         bare = 0.0
         for name, path, body in cases:
@@ -317,7 +335,8 @@ def table(busy: bool, cases: Iterable[tuple[str, str, bytes]]) -> None:
             is_kept = "yes" if figures.p99 < PROMISED_SECONDS else "no"
             print(
                 f"| {name} | {figures.size:,} B | {figures.p50 * 1e3:.2f} ms | {figures.p99 * 1e3:.2f} ms "
-                f"| {figures.p50 / bare:.1f} | {figures.judging * 1e3:.2f} ms | {is_kept} |",
+                f"| {figures.p99_on_clock * 1e3:.2f} ms | {figures.p50 / bare:.1f} "
+                f"| {figures.judging * 1e3:.2f} ms | {is_kept} |",
                 flush=True,
             )
 
@@ -325,7 +344,7 @@ def table(busy: bool, cases: Iterable[tuple[str, str, bytes]]) -> None:
 def main() -> None:
     table(False, CASES)
     print()
-    table(True, CASES[:5])
+    table(True, CASES)
 
 
 if __name__ == "__main__":
