@@ -4,120 +4,29 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-import msgspec
-from msgspec.structs import FieldInfo
-
-from muster.api.decoding import decode
-from muster.api.meta import Wire
 from muster.api.names import NODE_POOL
-from muster.api.reader import parse_documents
-from muster.config.settings import (
-    LABEL,
-    NAME,
-    Certificates,
-    Config,
-    Observability,
-    PodGrouping,
-    item_struct_of,
-    schema_of,
-    struct_of,
-)
-from muster.errors import InputError
+from muster.config.settings import LABEL, NAME, Certificates, Config, Observability, PodGrouping
+from muster.config.typed_document import read_bounded, read_typed, value_problems
 from muster.grouping.custom_kind_problems import custom_kind_problems
 from muster.grouping.table import RESOURCES
-from muster.reporting.problems import lines
-from muster.reporting.text import plain
-from muster.validation.problem import Problem, listed
+from muster.validation.problem import Problem
 
 RENAMED = {"scheduling.schedulerName": "it is a list now: `schedulerNames: [muster]`"}  # what earlier versions read
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 LONGEST_LABEL_KEY = 253 + 1 + 63
-_MOST_MIB = 1  # a configuration is smaller
+WHAT = "a configuration"
 
 
 def load(path: str | Path) -> Config:
     """The configuration in a file; InputError lists all of its problems."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MOST_MIB * 2**20 + 1)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file", hint="docs/reference/config.md shows one with every setting"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > _MOST_MIB * 2**20:
-        raise InputError(f"{path}: is larger than {_MOST_MIB} MiB", hint="is it a configuration of muster?")
-    return read(data, str(path))
+    return read(read_bounded(path, "docs/reference/config.md shows one with every setting", WHAT), str(path))
 
 
 def read(data: bytes, source: str) -> Config:
     """The configuration in the bytes of a YAML or JSON file; an empty one is all defaults."""
-    raws = parse_documents(data, source)
-    if len(raws) > 1:
-        raise InputError(f"{source}: holds {len(raws)} documents", hint="a configuration is one document")
-    raw = raws[0] if raws else {}
-    try:
-        config, misfits = decode(raw, Config)
-    except (UnicodeError, ValueError, OverflowError):
-        raise InputError(f"{source}: holds text or numbers that cannot be written out") from None
-    problems = [*_unknown_keys(raw, Config, ""), *(Problem(misfit.at, misfit.says) for misfit in misfits)]
-    problems += [*_values(config, ""), *_contradictions(config)]
-    if problems:
-        raise InputError(f"{source}: the configuration is invalid\n{plain(lines(problems))}")
-    return config
-
-
-def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
-    """Every unknown key is an error: the user believes that it is a setting."""
-    if not isinstance(raw, dict):
-        return
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    for key, value in raw.items():
-        where = f"{at}.{key}".lstrip(".")[:200]
-        if key in fields:
-            yield from _unknown_inside(value, fields[key], where)
-        else:
-            close = get_close_matches(str(key)[:80], fields, n=1, cutoff=0.6)
-            hint = f"did you mean `{close[0]}`?" if close else f"known: {listed(fields)}"
-            yield Problem(where, "is not a setting", hint=RENAMED.get(where, hint))
-
-
-def _unknown_inside(value: Any, field: FieldInfo, at: str) -> Iterator[Problem]:
-    if inner := struct_of(field):
-        yield from _unknown_keys(value, inner, at)
-    elif (inner := item_struct_of(field)) and isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from _unknown_keys(item, inner, f"{at}[{i}]")
-
-
-def _values(part: Wire, at: str) -> Iterator[Problem]:
-    """Numbers in their range, words from their list, names that Kubernetes accepts."""
-    for field in msgspec.structs.fields(type(part)):
-        where, value = f"{at}.{field.encode_name}".lstrip("."), getattr(part, field.name)
-        if isinstance(value, Wire):
-            yield from _values(value, where)
-        else:
-            yield from _value(where, value, schema_of(field))
-
-
-def _value(at: str, value: Any, schema: dict[str, Any]) -> Iterator[Problem]:
-    if isinstance(value, tuple) and len(value) < schema.get("minItems", 0):
-        yield Problem(at, "is empty", hint="leave it out for the default, or name at least one")
-    if "enum" in schema and value not in schema["enum"]:
-        yield Problem(at, f"`{value[:60]}` is not one of its words", hint=f"known: {', '.join(schema['enum'])}")
-    if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
-        yield Problem(at, f"must be between {schema['minimum']} and {schema['maximum']}, is {_short(value)}")
-    if "pattern" in schema and not (re.fullmatch(schema["pattern"], value) and len(value) <= schema["maxLength"]):
-        hint = f"lower-case letters, digits and `-`, at most {schema['maxLength']}"
-        yield Problem(at, f"`{value[:60]}` is not a name that Kubernetes accepts", hint=hint)
-
-
-def _short(value: int) -> str:
-    return str(value) if abs(value) < 10**20 else "far outside"
+    return read_typed(data, source, Config, _contradictions, WHAT, RENAMED)
 
 
 def _contradictions(config: Config) -> Iterator[Problem]:
@@ -130,9 +39,9 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             hint=f"at least {scheduling.debounce_milliseconds}",
         )
     for namespace in scheduling.namespaces:
-        yield from _value("scheduling.namespaces", namespace, LABEL)
+        yield from value_problems("scheduling.namespaces", namespace, LABEL)
     for name in scheduling.scheduler_names:
-        yield from _value("scheduling.schedulerNames", name, NAME)
+        yield from value_problems("scheduling.schedulerNames", name, NAME)
     yield from _shard_problems(config)
     if not 2 * election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
         yield Problem(

@@ -525,9 +525,10 @@ def struct_of(field: FieldInfo) -> type[Wire] | None:
 
 
 def item_struct_of(field: FieldInfo) -> type[Wire] | None:
-    """The type of the items of a list of sections; None: it is none."""
+    """The type of the items of a list of sections, or of sections by name; None: it is neither."""
     kind = _type(field)
-    return _struct(get_args(kind)[0]) if get_origin(kind) is tuple else None
+    items = {tuple: 0, dict: 1}.get(get_origin(kind))
+    return None if items is None else _struct(get_args(kind)[items])
 
 
 def _type(field: FieldInfo) -> Any:

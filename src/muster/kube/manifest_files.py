@@ -77,7 +77,8 @@ def replace(path: Path, text: str) -> None:
     temporary = target.with_name(f".{target.name}.muster-{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
