@@ -38,7 +38,7 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
         yield opened
 
 
-class Scenario:
+class UpstreamScenario:
     """A cluster of which some nodes are cordoned, and a set."""
 
     def __init__(self, site: GroveSite) -> None:
@@ -76,16 +76,16 @@ class Scenario:
 
 
 @pytest.fixture
-async def scenario(cluster: Cluster) -> AsyncIterator[Scenario]:
+async def scenario(cluster: Cluster) -> AsyncIterator[UpstreamScenario]:
     async with fresh(cluster).open() as site:
-        yield Scenario(site)
+        yield UpstreamScenario(site)
 
 
 # every pod is needed --------------------------------------------------------------------------------------------------
 
 
 @embedded
-async def test_gs_1_ten_pods_wait_for_the_tenth_node(scenario: Scenario) -> None:
+async def test_gs_1_ten_pods_wait_for_the_tenth_node(scenario: UpstreamScenario) -> None:
     await scenario.begin(10, 1, strict())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -93,7 +93,7 @@ async def test_gs_1_ten_pods_wait_for_the_tenth_node(scenario: Scenario) -> None
 
 
 @embedded
-async def test_gs_2_a_further_replica_of_the_group_waits_for_four_nodes(scenario: Scenario) -> None:
+async def test_gs_2_a_further_replica_of_the_group_waits_for_four_nodes(scenario: UpstreamScenario) -> None:
     await scenario.begin(14, 5, strict())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -105,7 +105,7 @@ async def test_gs_2_a_further_replica_of_the_group_waits_for_four_nodes(scenario
 
 
 @embedded
-async def test_gs_3_a_further_replica_of_the_set_waits_for_ten_nodes(scenario: Scenario) -> None:
+async def test_gs_3_a_further_replica_of_the_set_waits_for_ten_nodes(scenario: UpstreamScenario) -> None:
     await scenario.begin(20, 11, strict())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -117,7 +117,7 @@ async def test_gs_3_a_further_replica_of_the_set_waits_for_ten_nodes(scenario: S
 
 
 @both
-async def test_gs_4_set_and_groups_are_scaled_one_after_the_other(scenario: Scenario) -> None:
+async def test_gs_4_set_and_groups_are_scaled_one_after_the_other(scenario: UpstreamScenario) -> None:
     await scenario.begin(28, 19, strict())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -141,7 +141,7 @@ async def test_gs_4_set_and_groups_are_scaled_one_after_the_other(scenario: Scen
 
 
 @embedded
-async def test_gs_5_three_nodes_are_for_the_minimum_of_the_base(scenario: Scenario) -> None:
+async def test_gs_5_three_nodes_are_for_the_minimum_of_the_base(scenario: UpstreamScenario) -> None:
     await scenario.begin(10, 8, flexible())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -151,7 +151,7 @@ async def test_gs_5_three_nodes_are_for_the_minimum_of_the_base(scenario: Scenar
 
 
 @embedded
-async def test_gs_6_a_further_replica_of_the_group_starts_with_its_minimum(scenario: Scenario) -> None:
+async def test_gs_6_a_further_replica_of_the_group_starts_with_its_minimum(scenario: UpstreamScenario) -> None:
     await scenario.begin(14, 12, flexible())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -167,7 +167,7 @@ async def test_gs_6_a_further_replica_of_the_group_starts_with_its_minimum(scena
 
 
 @both
-async def test_gs_7_the_minimum_of_the_scaled_gang_comes_before_extras_of_the_base(scenario: Scenario) -> None:
+async def test_gs_7_the_minimum_of_the_scaled_gang_comes_before_extras_of_the_base(scenario: UpstreamScenario) -> None:
     await scenario.begin(14, 12, flexible())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -185,7 +185,7 @@ async def test_gs_7_the_minimum_of_the_scaled_gang_comes_before_extras_of_the_ba
 
 
 @embedded
-async def test_gs_8_minimums_of_two_scaled_gangs_come_before_extras(scenario: Scenario) -> None:
+async def test_gs_8_minimums_of_two_scaled_gangs_come_before_extras(scenario: UpstreamScenario) -> None:
     await scenario.begin(14, 12, flexible())
     await scenario.expect(0, 10)
     await scenario.scale_group(3)
@@ -199,7 +199,9 @@ async def test_gs_8_minimums_of_two_scaled_gangs_come_before_extras(scenario: Sc
 
 
 @embedded
-async def test_gs_9_a_further_replica_of_the_set_starts_with_the_minimum_of_its_base(scenario: Scenario) -> None:
+async def test_gs_9_a_further_replica_of_the_set_starts_with_the_minimum_of_its_base(
+    scenario: UpstreamScenario,
+) -> None:
     await scenario.begin(20, 18, flexible())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -215,7 +217,7 @@ async def test_gs_9_a_further_replica_of_the_set_starts_with_the_minimum_of_its_
 
 
 @embedded
-async def test_gs_10_both_bases_start_then_both_scaled_gangs_then_extras(scenario: Scenario) -> None:
+async def test_gs_10_both_bases_start_then_both_scaled_gangs_then_extras(scenario: UpstreamScenario) -> None:
     await scenario.begin(20, 18, flexible())
     await scenario.expect(0, 10)
     await scenario.scale_set(2)
@@ -229,7 +231,7 @@ async def test_gs_10_both_bases_start_then_both_scaled_gangs_then_extras(scenari
 
 
 @embedded
-async def test_gs_11_set_and_groups_are_scaled_with_minimums(scenario: Scenario) -> None:
+async def test_gs_11_set_and_groups_are_scaled_with_minimums(scenario: UpstreamScenario) -> None:
     await scenario.begin(28, 26, flexible())
     await scenario.expect(0, 10)
     await scenario.uncordon(1)
@@ -257,7 +259,7 @@ async def test_gs_11_set_and_groups_are_scaled_with_minimums(scenario: Scenario)
 
 
 @both
-async def test_gs_12_everything_is_scaled_while_everything_waits(scenario: Scenario) -> None:
+async def test_gs_12_everything_is_scaled_while_everything_waits(scenario: UpstreamScenario) -> None:
     await scenario.begin(28, 26, flexible())
     await scenario.expect(0, 10)
     await scenario.scale_set(2)

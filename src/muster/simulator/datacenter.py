@@ -1,7 +1,7 @@
 """The built-in data centre: nodes in nested topology domains, and the Dynamo example as a workload."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from muster.api.resources import POD_GROUPS, TOPOLOGIES
@@ -49,7 +49,7 @@ def topology(domains_by_level: dict[str, int]) -> Raw:
 def nodes(number: int, gpus: int, domains_by_level: dict[str, int]) -> Iterator[Raw]:
     """Nodes, distributed evenly over the domains of every level."""
     for i in range(number):
-        labels = {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in domains_by_level.items()}
+        labels = domain_labels(i, number, domains_by_level)
         name = f"node-{i:03}"
         allocatable = {"cpu": "96", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
         yield {
@@ -58,6 +58,11 @@ def nodes(number: int, gpus: int, domains_by_level: dict[str, int]) -> Iterator[
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
             "status": {"capacity": allocatable, "allocatable": allocatable},
         }
+
+
+def domain_labels(i: int, number: int, domains_by_level: Mapping[str, int]) -> dict[str, str]:
+    """The labels of one of `number` nodes: its domain of every level."""
+    return {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in domains_by_level.items()}
 
 
 # the example --------------------------------------------------------------------------------------------------------

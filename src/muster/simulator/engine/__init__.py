@@ -1,0 +1,1 @@
+"""The discrete-event loop: a cluster in virtual time around the planner."""

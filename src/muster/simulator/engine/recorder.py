@@ -1,0 +1,129 @@
+"""Records what happens in a simulation as plain columns: events, a timeline, cycles, and integrals over time."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from muster.planning.decision import CyclePlan
+from muster.simulator.engine.gang_run import GangRun
+from muster.simulator.engine.resource_usage import ResourceUsage
+
+Frame = dict[str, list[Any]]  # columns of equal length, by name
+EVENT_COLUMNS = ("at_seconds", "event", "gang", "node", "pods", "reason", "other")
+CYCLE_COLUMNS = ("at_seconds", "gangs", "waiting", "bindings", "evictions", "searches", "steps", "unknown")
+
+
+def new_frame(*columns: str) -> Frame:
+    """A frame without rows."""
+    return {name: [] for name in columns}
+
+
+def seconds(milliseconds: int) -> float:
+    """Milliseconds as people read them."""
+    return milliseconds / 1000
+
+
+class Recorder:
+    """Receives what happens, in the order of time."""
+
+    def __init__(self, usage: ResourceUsage) -> None:
+        self._usage = usage
+        self._at_ms = 0
+        self.events = new_frame(*EVENT_COLUMNS)
+        self.cycles = new_frame(*CYCLE_COLUMNS)
+        self.cycle_cpu_seconds: list[float] = []  # of the planner; differs from run to run
+        names = (f"{kind}_{name}" for name in usage.resources for kind in ("allocated", "working", "capacity"))
+        self.timeline = new_frame(
+            "at_seconds",
+            "waiting_gangs",
+            "working_gangs",
+            "pending_pods",
+            "idle_gpus",
+            "stranded_gpus",
+            "largest_free_node_gpus",
+            "largest_free_domain_gpus",
+            *names,
+        )
+        self.working: dict[str, int] = defaultdict(int)  # by resource: of pods whose gangs work
+        self.working_gangs = self.waiting_gangs = 0
+        self.integrals: dict[str, float] = defaultdict(float)  # by column of the timeline: amount × seconds
+        self.fair: Mapping[str, Mapping[str, int]] = {}  # by queue and resource, while gangs wait
+        self.queue_integrals: dict[tuple[str, str, str], float] = defaultdict(float)  # queue, resource, what
+        self.is_infeasible = False  # some gang waits that fits nowhere
+
+    def note(
+        self, at_ms: int, event: str, gang: str = "", node: str = "", pods: int = 0, reason: str = "", other: str = ""
+    ) -> None:
+        """Something happened; `other` is the gang on the other side of it."""
+        row = (seconds(at_ms), event, gang, node, pods, reason, other)
+        for name, value in zip(EVENT_COLUMNS, row, strict=True):
+            self.events[name].append(value)
+
+    def note_plan(self, at_ms: int, plan: CyclePlan, runs: Mapping[str, GangRun], cpu_seconds: float) -> None:
+        """A plan was made: what it says about every gang, and what it cost."""
+        waiting = unknown = 0
+        self.is_infeasible = False
+        for gang_plan in plan.gangs:
+            run = runs[gang_plan.gang.key]
+            run.verdict = gang_plan.verdict
+            run.reason = gang_plan.refusals[0].reason if gang_plan.refusals else ""
+            if gang_plan.verdict != "Scheduled":
+                waiting += 1
+                unknown += gang_plan.verdict == "Unknown"
+                self.is_infeasible |= gang_plan.verdict == "Infeasible"
+        if plan.division is not None:
+            self.fair = plan.division.shares
+        steps = (len(plan.searches), sum(plan.searches))
+        row = (seconds(at_ms), len(plan.gangs), waiting, len(plan.bindings), len(plan.evictions), *steps, unknown)
+        for name, value in zip(CYCLE_COLUMNS, row, strict=True):
+            self.cycles[name].append(value)
+        self.cycle_cpu_seconds.append(cpu_seconds)
+
+    def advance(self, at_ms: int) -> None:
+        """Time passes while everything stays as it was sampled last."""
+        passed = seconds(at_ms - self._at_ms)
+        self._at_ms = at_ms
+        if passed <= 0 or not self.timeline["at_seconds"]:
+            return
+        for name, column in self.timeline.items():
+            self.integrals[name] += column[-1] * passed
+        for queue, held in self._usage.by_queue.items():
+            self._add_queue(queue, held, passed)
+        for queue in self.fair.keys() - self._usage.by_queue.keys():
+            self._add_queue(queue, {}, passed)
+
+    def _add_queue(self, queue: str, held: Mapping[str, int], passed: float) -> None:
+        """A queue is short of its fair share only while gangs wait; else it has what it asks for."""
+        fair = self.fair.get(queue, {})
+        for resource in self._usage.resources:
+            has = held.get(resource, 0)
+            share = fair.get(resource, 0) if self.waiting_gangs else has
+            self.queue_integrals[queue, resource, "allocated"] += has * passed
+            self.queue_integrals[queue, resource, "fair_share"] += share * passed
+            self.queue_integrals[queue, resource, "below"] += max(share - has, 0) * passed
+            self.queue_integrals[queue, resource, "above"] += max(has - share, 0) * passed
+
+    def sample(self, at_ms: int, pending_pods: int) -> None:
+        """The state after all that happened at this moment."""
+        usage = self._usage
+        idle = int(usage.idle_gpus().sum())
+        node, domain = usage.largest_free()
+        row = {
+            "at_seconds": seconds(at_ms),
+            "waiting_gangs": self.waiting_gangs,
+            "working_gangs": self.working_gangs,
+            "pending_pods": pending_pods,
+            "idle_gpus": idle,
+            "stranded_gpus": idle if self.is_infeasible else 0,
+            "largest_free_node_gpus": node,
+            "largest_free_domain_gpus": domain,
+        }
+        for name in usage.resources:
+            row[f"allocated_{name}"] = usage.allocated[name]
+            row[f"working_{name}"] = self.working[name]
+            row[f"capacity_{name}"] = usage.capacity[name]
+        is_same_moment = bool(self.timeline["at_seconds"]) and self.timeline["at_seconds"][-1] == row["at_seconds"]
+        for name, value in row.items():
+            if is_same_moment:
+                self.timeline[name].pop()
+            self.timeline[name].append(value)

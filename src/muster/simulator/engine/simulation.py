@@ -1,0 +1,280 @@
+"""The loop: events in virtual time, each batch of simultaneous ones followed by one cycle of the real planner.
+
+Rule 1: time never runs back, and two cycles are at least `SPACING_MS` apart, so that no chain of events at one moment
+can be endless. Rule 2: a cycle that changes nothing schedules no other one; time alone wakes the scheduler only at
+deadlines. Rule 3: nothing here reads a clock or chance: the same scenario gives the same result, byte for byte.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from muster.api.objects import Objects
+from muster.placement.budget import Cancelled
+from muster.planning.decision import CyclePlan
+from muster.simulator.engine.deadlines import deadlines_of, ends_of_run_times, has_notes, run_times
+from muster.simulator.engine.events import (
+    DrainBegun,
+    DrainEnded,
+    Event,
+    EventHeap,
+    GangFinished,
+    NodeBack,
+    NodeLost,
+    PodStarted,
+    PodStopped,
+    Wake,
+)
+from muster.simulator.engine.gang_run import GangRun
+from muster.simulator.engine.gang_tracker import GangTracker
+from muster.simulator.engine.recorder import Recorder
+from muster.simulator.engine.simulated_cluster import SimulatedCluster
+from muster.simulator.engine.simulated_scheduler import AppliedCycle, SimulatedScheduler
+from muster.simulator.scenario.gang_template import GangArrival
+from muster.simulator.scenario.scheduler_policy import SimulationTimes, policy_of, times_of
+from muster.simulator.scenario.types import Scenario
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SPACING_MS = 50  # between two cycles: the debounce of the live loop
+_EVER = 2**62
+
+
+class Hooks(Struct, frozen=True):
+    """What the caller of a simulation sees and decides while it runs."""
+
+    cpu_clock: Callable[[], float] = lambda: 0.0
+    is_stopped: Callable[[], bool] = lambda: False
+    on_moment: Callable[["Simulation"], object] = lambda _: None  # after everything that happened at one moment
+    on_cycle: Callable[[AppliedCycle], object] = lambda _: None
+
+
+class Simulation:
+    """One scenario while it runs."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        objects: Objects,
+        arrivals: Iterator[GangArrival],
+        changes: Iterator[tuple[int, Event]],
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._hooks = hooks or Hooks()
+        self._times: SimulationTimes = times_of(scenario)
+        self._epoch = _start_of(objects)
+        self._arrivals, self._heap = arrivals, EventHeap()
+        self._next_arrival = next(arrivals, None)
+        self.cluster = SimulatedCluster(objects)
+        self._scheduler = SimulatedScheduler(
+            self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_stopped
+        )
+        self.recorder = Recorder(self.cluster.usage)
+        self._tracker = GangTracker(self.cluster, self.recorder, self._heap)
+        self.now_ms = 0
+        self.is_complete = False  # it came to its end
+        self._run_times = run_times(objects.queues)
+        self._noted: set[str] = set()  # gangs with notes of time
+        self._unready: Counter[str] = Counter()  # nodes, by the failures that they are in
+        self._cordoned: Counter[str] = Counter()  # nodes, by the drains that they are in
+        self._needs_cycle = False
+        self._last_cycle_ms = -SPACING_MS
+        self._wake_ms: int | None = None  # the next one that is scheduled
+        for at_ms, change in changes:
+            self._heap.push(at_ms, change)
+        self._adopt(objects)
+
+    @property
+    def now(self) -> datetime:
+        """The virtual date."""
+        return self._epoch + timedelta(milliseconds=self.now_ms)
+
+    @property
+    def runs(self) -> Mapping[str, GangRun]:
+        """Every gang that has arrived, by `namespace/name`; finished ones, too."""
+        return self._tracker.runs
+
+    # the loop -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Runs to the horizon, until nothing is left to happen, or until the caller stops it."""
+        horizon_ms = self._times.horizon_ms
+        while (at_ms := self._next_ms()) is not None and at_ms < (_EVER if horizon_ms is None else horizon_ms):
+            if self._hooks.is_stopped():
+                return
+            self.recorder.advance(at_ms)
+            self.now_ms = at_ms
+            try:
+                self._process_moment()
+            except Cancelled:
+                return
+        self.now_ms = self.now_ms if horizon_ms is None else horizon_ms
+        self.recorder.advance(self.now_ms)
+        self.is_complete = True
+
+    def _next_ms(self) -> int | None:
+        arrival_ms = None if self._next_arrival is None else self._next_arrival.at_ms
+        return min((ms for ms in (self._heap.next_ms, arrival_ms) if ms is not None), default=None)
+
+    def _process_moment(self) -> None:
+        while self._next_arrival is not None and self._next_arrival.at_ms <= self.now_ms:
+            self._tracker.arrive(self._next_arrival, self.now_ms, self.now)
+            self._needs_cycle = True
+            self._next_arrival = next(self._arrivals, None)
+        while (event := self._heap.pop_due(self.now_ms)) is not None:
+            self._handle(event)
+        self._tracker.settle_changed(self.now_ms)
+        if self._needs_cycle:
+            self._plan_or_wait()
+        self.recorder.sample(self.now_ms, len(self.cluster.pending))
+        self._hooks.on_moment(self)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case PodStarted(pod=pod):
+                self._start_pod(pod)
+            case PodStopped(pod=pod):
+                self._replace_pod(pod)
+            case GangFinished(gang=gang, stretch=stretch):
+                self._finish(gang, stretch)
+            case NodeLost(node=node):
+                self._lose_node(node)
+            case NodeBack(node=node):
+                self._restore_node(node)
+            case DrainBegun(node=node):
+                self._drain(node)
+            case DrainEnded(node=node):
+                self._end_drain(node)
+            case Wake():
+                self._wake_ms = None
+                self._needs_cycle = True
+
+    def _adopt(self, objects: Objects) -> None:
+        """What a snapshot has: gangs that run for ever, pods that start or terminate."""
+        self._tracker.adopt(objects.pod_groups)
+        self._note_deadlines(self.cluster.groups)
+        for name, pod in self.cluster.pods.items():
+            if pod.metadata.deletion_timestamp is not None:
+                self._heap.push(self._times.stop_ms, PodStopped(name))
+            elif pod.spec.node_name and pod.status.phase in ("", "Pending"):
+                self._heap.push(self._times.start_ms, PodStarted(name))
+        if objects.pod_groups:
+            self._heap.push(0, Wake())
+
+    def _finish(self, gang: str, stretch: int) -> None:
+        if self._tracker.finish(gang, stretch, self.now_ms):
+            self._noted.discard(gang)
+            self._needs_cycle = True
+
+    # pods and nodes -------------------------------------------------------------------------------------------------
+
+    def _start_pod(self, pod: str) -> None:
+        if self.cluster.start(pod):
+            self._tracker.note_change(self.cluster.pods[pod])
+
+    def _replace_pod(self, pod: str) -> None:
+        """A pod that is gone frees its node, and its controller makes another one."""
+        if pod in self.cluster.pods:
+            old = self.cluster.replace_pod(pod, self.now)
+            self._tracker.note_change(old)
+            self._needs_cycle = True
+
+    def _lose_node(self, node: str) -> None:
+        self._unready[node] += 1
+        pods = self.cluster.pods_on(node)
+        self.recorder.note(self.now_ms, "node lost", node=node, pods=len(pods))
+        self.cluster.write_readiness(node, False, self.now)
+        for pod in pods:
+            self._tracker.note_loss(self.cluster.pods[pod], "failure")
+            self._replace_pod(pod)
+        self._needs_cycle = True
+
+    def _restore_node(self, node: str) -> None:
+        self._unready[node] -= 1
+        if not self._unready[node]:
+            self.cluster.write_readiness(node, True, self.now)
+            self.recorder.note(self.now_ms, "node back", node=node)
+            self._needs_cycle = True
+
+    def _drain(self, node: str) -> None:
+        self._cordoned[node] += 1
+        self.cluster.cordon(node, True)
+        pods = self.cluster.pods_on(node)
+        self.recorder.note(self.now_ms, "drain", node=node, pods=len(pods))
+        for pod in pods:
+            if self.cluster.evict(pod, self.now):
+                self._tracker.note_loss(self.cluster.pods[pod], "eviction")
+                self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(pod))
+        self._needs_cycle = True
+
+    def _end_drain(self, node: str) -> None:
+        self._cordoned[node] -= 1
+        if not self._cordoned[node]:
+            self.cluster.cordon(node, False)
+            self.recorder.note(self.now_ms, "drain ended", node=node)
+            self._needs_cycle = True
+
+    # cycles ---------------------------------------------------------------------------------------------------------
+
+    def _plan_or_wait(self) -> None:
+        """A cycle now, or once enough time has passed since the last one; none where there is nothing to decide."""
+        if not self.cluster.pending and not self._noted:
+            self._needs_cycle = False
+            self.recorder.is_infeasible = False
+            return
+        if self.now_ms < self._last_cycle_ms + SPACING_MS:
+            self._wake_at(self._last_cycle_ms + SPACING_MS)
+            return
+        cycle = self._scheduler.run_cycle(self.now)
+        self._needs_cycle, self._last_cycle_ms = False, self.now_ms
+        self.recorder.note_plan(self.now_ms, cycle.plan, self.runs, cycle.cpu_seconds)
+        self._carry_out(cycle.plan)
+        self._hooks.on_cycle(cycle)
+        self._tracker.settle_changed(self.now_ms)
+        self._schedule_next(cycle)
+
+    def _carry_out(self, plan: CyclePlan) -> None:
+        """What follows from a plan: pods start, evicted ones terminate."""
+        for binding in plan.bindings:
+            self._heap.push(self.now_ms + self._times.start_ms, PodStarted(binding.key))
+            self._tracker.note_change(self.cluster.pods[binding.key])
+        for eviction in plan.evictions:
+            self._tracker.note_loss(self.cluster.pods[eviction.key], "eviction")
+            self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(eviction.key))
+        self._tracker.note_evictions(plan.evictions, self.now_ms)
+
+    def _schedule_next(self, cycle: AppliedCycle) -> None:
+        """The next cycle: soon, if this one changed something and pods still wait; else when a deadline passes."""
+        self._note_deadlines(cycle.annotated)
+        if cycle.is_changed and self.cluster.pending:
+            self._wake_at(self.now_ms + SPACING_MS)
+            return
+        ends = [end for name in sorted(self._noted) for end in deadlines_of(self.cluster.gang(name), self.now)]
+        if self._run_times and self.cluster.pending:
+            ends += ends_of_run_times(self.cluster.groups.values(), self._run_times)
+        later = [end for end in ends if end > self.now]
+        if later:
+            self._wake_at(self._to_ms(min(later)))
+
+    def _note_deadlines(self, gangs: Iterable[str]) -> None:
+        """Which gangs have deadlines, after some were annotated."""
+        for gang in gangs:
+            (self._noted.add if has_notes(self.cluster.groups[gang]) else self._noted.discard)(gang)
+
+    def _wake_at(self, at_ms: int) -> None:
+        """Wakes the scheduler then, unless it wakes before; one wake that comes too early does no harm."""
+        if self._wake_ms is None or self._wake_ms > at_ms or self._wake_ms <= self.now_ms:
+            self._wake_ms = at_ms
+            self._heap.push(at_ms, Wake())
+
+    def _to_ms(self, moment: datetime) -> int:
+        """The first millisecond at which a moment has come."""
+        return -((self._epoch - moment) // timedelta(milliseconds=1))
+
+
+def _start_of(objects: Objects) -> datetime:
+    """When the simulation begins: after everything that a snapshot knows of."""
+    metas = [*(pod.metadata for pod in objects.pods), *(group.metadata for group in objects.pod_groups)]
+    known = [moment for meta in metas for moment in (meta.creation_timestamp, meta.deletion_timestamp) if moment]
+    return max(known, default=EPOCH)

@@ -1,0 +1,1 @@
+"""What a simulation found: columns, figures, comparisons, and how they are shown."""

@@ -1,0 +1,1 @@
+"""Scenarios: what is simulated, as one typed file."""

@@ -1,0 +1,43 @@
+"""Runs a scenario: reads what it names, simulates it, and makes the result."""
+
+from pathlib import Path
+
+from muster.simulator.engine.node_changes import node_changes
+from muster.simulator.engine.simulation import Hooks, Simulation
+from muster.simulator.results.figures import make_figures, planner_times
+from muster.simulator.results.gang_frame import gang_frame
+from muster.simulator.results.result import Result
+from muster.simulator.scenario.arrivals import plan_arrivals
+from muster.simulator.scenario.cluster_objects import build_objects
+from muster.simulator.scenario.types import Scenario
+
+
+def simulate(scenario: Scenario, folder: Path, hooks: Hooks | None = None) -> Result:
+    """Simulates a scenario; `folder` is where its paths begin. InputError: it names what cannot be read or placed."""
+    simulation = prepare(scenario, folder, hooks)
+    simulation.run()
+    return make_result(scenario, simulation)
+
+
+def prepare(scenario: Scenario, folder: Path, hooks: Hooks | None = None) -> Simulation:
+    """A simulation that has not begun."""
+    objects = build_objects(scenario, folder)
+    arrivals = plan_arrivals(scenario, folder, objects)
+    return Simulation(scenario, objects, arrivals, node_changes(scenario, objects), hooks)
+
+
+def make_result(scenario: Scenario, simulation: Simulation) -> Result:
+    """What a simulation found so far."""
+    recorder, end_seconds = simulation.recorder, simulation.now_ms / 1000
+    gangs = gang_frame(simulation.runs.values(), simulation.now_ms)
+    return Result(
+        scenario=scenario,
+        reached_seconds=end_seconds,
+        is_complete=simulation.is_complete,
+        gangs=gangs,
+        events=recorder.events,
+        timeline=recorder.timeline,
+        cycles=recorder.cycles,
+        figures=make_figures(gangs, recorder, end_seconds),
+        planner_times=planner_times(recorder),
+    )

@@ -1,0 +1,1 @@
+"""Traces: gangs and nodes from CSV files."""

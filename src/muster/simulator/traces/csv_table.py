@@ -1,0 +1,78 @@
+"""Rows of a CSV file, one at a time; what is wrong with one is said with file and line."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from pathlib import Path
+
+from msgspec import Struct
+
+from muster.control_characters import visible
+from muster.errors import InputError
+from muster.validation.problem import listed
+
+LARGEST = 1e15  # of a number in a cell
+
+
+class CsvRow(Struct, frozen=True):
+    """One row, and where it stands."""
+
+    source: str
+    line: int
+    cells: dict[str, str]
+
+    def text(self, column: str) -> str:
+        """The cell of a column; empty: it is empty, or the mapping names no column."""
+        return (self.cells.get(column) or "").strip() if column else ""
+
+    def number(self, column: str) -> float | None:
+        """The number in a cell, not negative; None: the cell is empty."""
+        text = self.text(column)
+        if not text:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            raise self.error(column, f"`{visible(text[:40])}` is no number") from None
+        if not isfinite(number) or number > LARGEST:
+            raise self.error(column, f"`{visible(text[:40])}` is too large")
+        if number < 0:
+            raise self.error(column, f"`{visible(text[:40])}` is negative")
+        return number
+
+    def error(self, column: str, says: str) -> InputError:
+        """An error about a cell."""
+        return InputError(f"{self.source}, line {self.line}: `{column}`: {says}", hint="mend the row, or leave it out")
+
+
+def read_rows(path: Path, columns: Iterable[str]) -> Iterator[CsvRow]:
+    """Every row of a file that has these columns; InputError: it cannot be read, lacks one, or has no row."""
+    source, is_empty = visible(str(path)), True
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            _check_columns(source, reader.fieldnames or (), columns)
+            for cells in reader:
+                is_empty = False
+                yield CsvRow(source, reader.line_num, cells)
+    except FileNotFoundError:
+        raise InputError(f"{source}: no such file", hint="paths begin at the folder of the scenario") from None
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{source}: is not text in UTF-8", hint="is it a CSV file?") from None
+    except csv.Error as error:
+        raise InputError(f"{source}, line {reader.line_num + 1}: is not CSV: {error}") from None
+    if is_empty:
+        raise InputError(f"{source}: holds no rows", hint="a trace without rows simulates nothing")
+
+
+def _check_columns(source: str, known: Iterable[str], columns: Iterable[str]) -> None:
+    known = [str(name) for name in known]
+    if not known:
+        raise InputError(f"{source}: is empty", hint="its first line names the columns")
+    missing = [name for name in columns if name and name not in known]
+    if missing:
+        raise InputError(
+            f"{source}, line 1: there is no column `{visible(missing[0])}`", hint=f"known: {visible(listed(known))}"
+        )
