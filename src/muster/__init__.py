@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         load,
         objects,
         plan,
+        simulate,
         validate,
         what_if,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "load",
     "objects",
     "plan",
+    "simulate",
     "validate",
     "what_if",
 ]

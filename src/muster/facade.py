@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +33,10 @@ from muster.validation.check import check
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
 
+if TYPE_CHECKING:  # imported when a scenario is run: planning needs none of it
+    from muster.simulator.results.result import Result
+    from muster.simulator.scenario.types import Scenario
+
 _context = lru_cache(maxsize=4)(ValidationContext)  # many objects are validated in the same context
 
 SET_LIKE = 'such as `{"team-a/llama.minSubGroup": 2}`'
@@ -48,6 +53,7 @@ __all__ = [
     "load",
     "objects",
     "plan",
+    "simulate",
     "validate",
     "what_if",
 ]
@@ -279,6 +285,23 @@ def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:
     for name in listed:
         _must_be("what_if", name, str, f"names in `{word}`")
     return listed
+
+
+def simulate(scenario: "Scenario | Mapping[str, Any] | str | os.PathLike[str]") -> "Result":
+    """Runs a scenario in virtual time: a file, a dict as the file would hold it, or a Scenario that was loaded.
+
+    Paths in a file begin at its folder, others at the current one. InputError lists all problems of the scenario.
+    """
+    from muster.simulator.scenario.loading import load_scenario, read_scenario
+    from muster.simulator.scenario.types import Scenario
+    from muster.simulator.simulate import simulate as run
+
+    _must_be("simulate", scenario, Scenario | Mapping | str | os.PathLike, "a scenario: a path or a dict")
+    if isinstance(scenario, Scenario):
+        return run(scenario, Path())
+    if isinstance(scenario, Mapping):
+        return run(read_scenario(msgspec.json.encode(dict(scenario)), "scenario"), Path())
+    return run(load_scenario(Path(scenario)), Path(scenario).parent)
 
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:

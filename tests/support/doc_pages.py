@@ -75,7 +75,7 @@ def blocks(*languages: str) -> list[CodeBlock]:
 
 def folder_for(page: Path, folder: Path) -> Path:
     """A folder in which the commands of a page work: the examples, and the files that the page shows."""
-    for shared in ("examples", "conformance", "deploy"):
+    for shared in ("examples", "conformance", "deploy", "scenarios"):
         (folder / shared).symlink_to(ROOT / shared)
     for block in blocks_of(page):
         if block.file_name:

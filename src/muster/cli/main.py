@@ -19,6 +19,7 @@ VERBS = {
     "topology": "Show the cluster by topology domain, with free resources.",
     "queues": "Show the queues with their quotas, fair shares and usage.",
     "tree": "Draw gangs as trees: minimums, placed pods, core and optional.",
+    "simulate": "Run scenarios or traces in virtual time: waits, utilisation, evictions.",
     "conformance": "Run the cases that any gang scheduler should pass.",
     "run": "Run the control plane against a Kubernetes cluster.",
     "snapshot": "Capture a live cluster into files that every verb reads.",
