@@ -1,0 +1,1 @@
+"""The report of a simulation: one HTML file that needs no network."""
