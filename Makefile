@@ -43,6 +43,7 @@ check: setup  ## lint, format, types, the direction of imports, and the rules of
 test: check  ## check, then every test; where Go is at hand, also on a real API server, built once
 	@$(RUN) python -m compileall -q src tests bench checks  # once, and not in each process that the tests start
 	@$(RUN) python -m tests.support.apiserver.envtest --if-possible > /dev/null
+	@$(RUN) python -m tests.support.chromium --if-possible > /dev/null
 	$(RUN) $(PYTEST)
 
 .PHONY: spec

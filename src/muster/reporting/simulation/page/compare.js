@@ -8,7 +8,8 @@ function showFigures(report) {
   }
   const names = [...new Set(report.variants.flatMap((variant) => variant.figures.map((figure) => figure.name)))];
   const head = [{ text: "" }, ...report.variants.map((variant, i) => ({ text: isolated(i ? variant.name : `${variant.name} (baseline)`), number: true }))];
-  node.append(table("Headline figures", head, names.map((name) => [name, ...report.variants.map((variant, i) => figureCell(report, name, i))]), true));
+  const rows = names.map((name) => [name, ...report.variants.map((variant, i) => figureCell(report, name, i))]);
+  node.append(element("div", { class: "scroll-x" }, table("Headline figures", head, rows, true)));
 }
 
 function figureCell(report, name, i) {

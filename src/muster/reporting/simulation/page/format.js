@@ -57,19 +57,30 @@ const clock = (seconds) => {
   const minutes = Math.floor(seconds / MINUTE) % 1440;
   return `${String(Math.floor(minutes / 60)).padStart(2, "0")}:${String(minutes % 60).padStart(2, "0")}`;
 };
-const dayFormat = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" });
-const longDayFormat = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", weekday: "long", day: "numeric", month: "long", year: "numeric" });
+// Written out here, because browsers differ in the punctuation of dates.
+const WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
-// A moment as people say it: `Tuesday, 3 March 2026, 14:05 UTC, day 2`.
+function day(seconds) {
+  const date = new Date(seconds * 1000);
+  return `${WEEKDAYS[date.getUTCDay()].slice(0, 3)} ${date.getUTCDate()} ${MONTHS[date.getUTCMonth()].slice(0, 3)}`;
+}
+
+function longDay(seconds) {
+  const date = new Date(seconds * 1000);
+  return `${WEEKDAYS[date.getUTCDay()]} ${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
+}
+
+// A moment as people say it: `Tuesday 3 March 2026, 14:05 UTC, day 2`.
 function moment(seconds, begins) {
-  const day = Math.floor(seconds / DAY) + 1;
-  if (begins === null) return `day ${day}, ${clock(seconds)} after its start`;
-  return `${longDayFormat.format(new Date((begins + seconds) * 1000))}, ${clock(begins + seconds)} UTC, day ${day}`;
+  const ordinal = Math.floor(seconds / DAY) + 1;
+  if (begins === null) return `day ${ordinal}, ${clock(seconds)} after its start`;
+  return `${longDay(begins + seconds)}, ${clock(begins + seconds)} UTC, day ${ordinal}`;
 }
 
 function shortMoment(seconds, begins) {
   if (begins === null) return `day ${Math.floor(seconds / DAY) + 1}, ${clock(seconds)}`;
-  return `${dayFormat.format(new Date((begins + seconds) * 1000))}, ${clock(begins + seconds)}`;
+  return `${day(begins + seconds)}, ${clock(begins + seconds)}`;
 }
 
 // Round values from 0 up to the first that is not below the largest.
@@ -97,7 +108,7 @@ function timeTicks(horizon, begins, most) {
 function tickLabel(at, origin, begins, step) {
   if (begins === null) return at < DAY || step < HOUR ? duration(at) : step % DAY === 0 ? `${at / DAY} d` : duration(at);
   const isMidnight = (origin + at) % DAY === 0;
-  return step >= DAY || isMidnight ? dayFormat.format(new Date((origin + at) * 1000)) : clock(origin + at);
+  return step >= DAY || isMidnight ? day(origin + at) : clock(origin + at);
 }
 
 // Waits span seconds to weeks, and many are 0: a logarithm that begins at 0.
