@@ -10,7 +10,9 @@ from muster.cli import options, printing
 from muster.cli.simulation_progress import SimulationProgress, StopRequest
 from muster.errors import InputError
 from muster.kube import manifest_files
+from muster.reporting.simulation.render import render
 from muster.simulator.results.comparison import compare_results
+from muster.simulator.results.report_input import describe_results
 from muster.simulator.results.result import Result, to_csv
 from muster.simulator.results.views import comparison_lines, duration, result_lines
 from muster.simulator.scenario.loading import load_scenario
@@ -26,6 +28,7 @@ INTERRUPTED = 130
 @click.option("--init", is_flag=True, help="Print a scenario to start from, with comments.")
 @click.option("--compare", is_flag=True, help="Show scenarios side by side, and what differs gang by gang.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Use this seed instead of the scenario's.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write a report with charts: one HTML file.")
 @click.option("--gangs-csv", type=click.Path(path_type=Path), help="Write one row a gang into this file.")
 @click.option("--events-csv", type=click.Path(path_type=Path), help="Write one row an event into this file.")
 @click.option("--times", is_flag=True, help="Add the CPU time of the planner, which differs from run to run.")
@@ -35,6 +38,7 @@ def command(
     init: bool,
     compare: bool,
     seed: int | None,
+    report: Path | None,
     gangs_csv: Path | None,
     events_csv: Path | None,
     times: bool,
@@ -49,6 +53,7 @@ def command(
     Examples:
       muster simulate --init > month.yaml
       muster simulate month.yaml
+      muster simulate month.yaml --report month.html
       muster simulate month.yaml --gangs-csv gangs.csv --events-csv events.csv
       muster simulate -o json month.yaml | jq .figures.waitSeconds.all
       muster simulate before.yaml after.yaml --compare
@@ -63,6 +68,8 @@ def command(
     loaded = [(_seeded(load_scenario(path), seed), path.parent) for path in scenarios]
     results, is_stopped = _run(loaded)
     _write_csv(results, gangs_csv, events_csv)
+    if report is not None:
+        _write_report(results, report)
     _print(results, compare and len(results) > 1, form, times)
     if is_stopped:
         _note_stop(results, len(loaded))
@@ -99,6 +106,11 @@ def _write_csv(results: Sequence[Result], gangs: Path | None, events: Path | Non
         manifest_files.replace(gangs, to_csv((result.scenario.name, result.gangs) for result in results))
     if events is not None:
         manifest_files.replace(events, to_csv((result.scenario.name, result.events) for result in results))
+
+
+def _write_report(results: Sequence[Result], path: Path) -> None:
+    manifest_files.replace(path, render(describe_results(results)))
+    printing.note(f"open {path} in a browser")
 
 
 def _print(results: Sequence[Result], is_compared: bool, form: str, with_times: bool) -> None:

@@ -6,7 +6,7 @@ from muster.simulator.engine.node_changes import node_changes
 from muster.simulator.engine.simulation import Hooks, Simulation
 from muster.simulator.results.figures import make_figures, planner_times
 from muster.simulator.results.gang_frame import gang_frame
-from muster.simulator.results.result import Result
+from muster.simulator.results.result import Histories, Result
 from muster.simulator.scenario.arrivals import plan_arrivals
 from muster.simulator.scenario.cluster_objects import build_objects
 from muster.simulator.scenario.types import Scenario
@@ -29,7 +29,7 @@ def prepare(scenario: Scenario, folder: Path, hooks: Hooks | None = None) -> Sim
 def make_result(scenario: Scenario, simulation: Simulation) -> Result:
     """What a simulation found so far."""
     recorder, end_seconds = simulation.recorder, simulation.now_ms / 1000
-    gangs = gang_frame(simulation.runs.values(), simulation.now_ms)
+    gangs, usage = gang_frame(simulation.runs.values(), simulation.now_ms), simulation.cluster.usage
     return Result(
         scenario=scenario,
         reached_seconds=end_seconds,
@@ -39,5 +39,6 @@ def make_result(scenario: Scenario, simulation: Simulation) -> Result:
         timeline=recorder.timeline,
         cycles=recorder.cycles,
         figures=make_figures(gangs, recorder, end_seconds),
+        histories=Histories(recorder.waits, recorder.queues, recorder.domains, usage.level, usage.domains),
         planner_times=planner_times(recorder),
     )

@@ -204,3 +204,18 @@ def _read_until(terminal: int, words: str) -> str:
         except OSError:  # the other end is closed
             break
     return text
+
+
+def test_a_report_is_one_html_file_with_every_scenario(scenario: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    result = run(scenario, scenario, "--report", path)
+    assert result.exit_code == 0
+    assert f"open {path} in a browser" in result.output
+    text = path.read_text(encoding="utf-8")
+    assert text.lower().startswith("<!doctype html>")
+    assert "small (2)" in text
+    assert "train-2" in text
+
+
+def test_a_report_that_cannot_be_written_says_so(scenario: Path, tmp_path: Path) -> None:
+    assert "cannot be written" in refusal(scenario, "--report", tmp_path / "missing" / "report.html")

@@ -120,6 +120,7 @@ class GangTracker:
             self._begin_wait(run, now_ms)
         elif run.waits_since_ms is not None:
             run.end_wait(now_ms)
+            self._recorder.waits.end(run.name, now_ms)
             self._recorder.waiting_gangs -= 1
             self._domains.count(run, self._cluster.pods_of(run.key))
             self._recorder.note(now_ms, "started", run.name, pods=standing.placed)

@@ -6,6 +6,7 @@ from typing import Any
 
 from muster.planning.decision import CyclePlan
 from muster.simulator.engine.gang_run import GangRun
+from muster.simulator.engine.histories import DomainSamples, QueueHistory, WaitHistory
 from muster.simulator.engine.resource_usage import ResourceUsage
 
 Frame = dict[str, list[Any]]  # columns of equal length, by name
@@ -50,6 +51,7 @@ class Recorder:
         self.fair: Mapping[str, Mapping[str, int]] = {}  # by queue and resource, while gangs wait
         self.queue_integrals: dict[tuple[str, str, str], float] = defaultdict(float)  # queue, resource, what
         self.is_infeasible = False  # some gang waits that fits nowhere
+        self.waits, self.queues, self.domains = WaitHistory(), QueueHistory(usage.resources), DomainSamples(usage)
 
     def note(
         self, at_ms: int, event: str, gang: str = "", node: str = "", pods: int = 0, reason: str = "", other: str = ""
@@ -69,6 +71,8 @@ class Recorder:
             run.reason = gang_plan.refusals[0].reason if gang_plan.refusals else ""
             if gang_plan.verdict != "Scheduled":
                 waiting += 1
+                if run.waits_since_ms is not None:
+                    self.waits.note(run.name, run.waits_since_ms, at_ms, run.reason)
                 unknown += gang_plan.verdict == "Unknown"
                 self.is_infeasible |= gang_plan.verdict == "Infeasible"
         if plan.division is not None:
@@ -127,3 +131,6 @@ class Recorder:
             if is_same_moment:
                 self.timeline[name].pop()
             self.timeline[name].append(value)
+        fair = self.fair if self.waiting_gangs else usage.by_queue  # without gangs that wait, each has what it wants
+        self.queues.sample(len(self.timeline["at_seconds"]) - 1, usage.by_queue, fair)
+        self.domains.sample(at_ms)

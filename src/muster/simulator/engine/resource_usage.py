@@ -38,7 +38,7 @@ class ResourceUsage:
         self.gpus = np.array([stated.get(GPU, 0) for stated in self._stated.values()], dtype=np.int64)
         self._free_gpus = self.gpus.copy()
         self._is_open = np.zeros(len(ordered), dtype=bool)
-        self.domain_of, self.level = _finest_level(ordered, topologies)
+        self.domain_of, self.level, self.domains = _finest_level(ordered, topologies)
         for node in ordered:
             self.set_open(node)
 
@@ -78,6 +78,18 @@ class ResourceUsage:
         """Free GPUs of every node that takes pods; nodes that do not have none."""
         return np.where(self._is_open, np.maximum(self._free_gpus, 0), 0)
 
+    def gpus_by_domain(self) -> tuple[list[int], list[int]]:
+        """By domain of the finest level: GPUs that pods hold, and GPUs of nodes that take pods."""
+        assert self.domain_of is not None
+        is_inside = self.domain_of != NOWHERE
+        held, offered = self.gpus - self._free_gpus, np.where(self._is_open, self.gpus, 0)
+        sums = (
+            np.bincount(self.domain_of[is_inside], weights=amounts[is_inside], minlength=len(self.domains))
+            for amounts in (held, offered)
+        )
+        used, capacity = ([int(number) for number in each.tolist()] for each in sums)
+        return used, capacity
+
     def largest_free(self) -> tuple[int, int]:
         """The most free GPUs of one node, and of one domain of the finest level; without a level, of the cluster."""
         idle = self.idle_gpus()
@@ -94,10 +106,10 @@ def _node(pod: Pod) -> str:
     return pod.spec.node_name if holds_resources(pod) else ""
 
 
-def _finest_level(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Ints | None, str]:
-    """The domain of every node at the finest level above single nodes, and the name of that level."""
+def _finest_level(nodes: Sequence[Node], topologies: Sequence[Topology]) -> tuple[Ints | None, str, tuple[str, ...]]:
+    """The domain of every node at the finest level above single nodes, the name of that level, and of its domains."""
     for topology in topologies:
         for level in reversed(arrange(topology, nodes).levels):
             if len(level.paths) < len(nodes):
-                return level.domain, level.label.rsplit("/", 1)[-1]
-    return None, ""
+                return level.domain, level.label.rsplit("/", 1)[-1], level.paths
+    return None, "", ()

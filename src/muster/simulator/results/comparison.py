@@ -12,7 +12,7 @@ from muster.simulator.results.result import Result
 SAME_SECONDS = 0.001  # waits that differ by less are the same
 
 
-class PairedDifferences(Struct, frozen=True, eq=False):
+class MeasuredDifferences(Struct, frozen=True, eq=False):
     """Another scenario against the first one."""
 
     base: str  # name of the first scenario
@@ -24,13 +24,13 @@ class PairedDifferences(Struct, frozen=True, eq=False):
         return {"base": self.base, "other": self.other, **self.figures}
 
 
-def compare_results(results: Sequence[Result]) -> list[PairedDifferences]:
+def compare_results(results: Sequence[Result]) -> list[MeasuredDifferences]:
     """Every result against the first. InputError: they have no gang in common that arrives at the same time."""
     base, *others = results
     return [_compare(base, other) for other in others]
 
 
-def _compare(base: Result, other: Result) -> PairedDifferences:
+def _compare(base: Result, other: Result) -> MeasuredDifferences:
     rows, other_rows = _rows(base), _rows(other)
     pairs = [
         (rows[name], other_rows[name])
@@ -52,7 +52,7 @@ def _compare(base: Result, other: Result) -> PairedDifferences:
         "fullSizeSeconds": _differences(pairs, "full_size_seconds"),
         "finishedSeconds": _differences(pairs, "finished_seconds"),
     }
-    return PairedDifferences(base.scenario.name, other.scenario.name, figures)
+    return MeasuredDifferences(base.scenario.name, other.scenario.name, figures)
 
 
 Row = Mapping[str, Any]

@@ -9,11 +9,22 @@ from msgspec import Struct
 
 from muster.api.decoding import encode
 from muster.control_characters import visible
+from muster.simulator.engine.histories import DomainSamples, QueueHistory, WaitHistory
 from muster.simulator.engine.recorder import Frame
 from muster.simulator.results.figures import Figures
 from muster.simulator.scenario.types import Scenario
 
 CSV_NAMES = {"gangs": "one row a gang", "events": "one row an event"}
+
+
+class Histories(Struct, frozen=True, eq=False):
+    """Queues and domains over time, and why gangs waited."""
+
+    waits: WaitHistory
+    queues: QueueHistory
+    domains: DomainSamples
+    level: str = ""  # of the domains; empty: the cluster has no topology
+    domain_names: tuple[str, ...] = ()
 
 
 class Result(Struct, frozen=True, eq=False):
@@ -27,6 +38,7 @@ class Result(Struct, frozen=True, eq=False):
     timeline: Frame  # one row for every moment at which something happened
     cycles: Frame  # one row for every plan
     figures: Figures
+    histories: Histories  # what a report shows besides
     planner_times: Figures  # CPU of the planner: the only part that differs from run to run
 
     def to_dict(self, with_times: bool = False) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from muster.reporting.text import Line, Span, many, table
-from muster.simulator.results.comparison import PairedDifferences
+from muster.simulator.results.comparison import MeasuredDifferences
 from muster.simulator.results.figures import Figures
 from muster.simulator.results.result import Result
 
@@ -109,7 +109,7 @@ def summary(result: Result) -> dict[str, str]:
 # comparison -----------------------------------------------------------------------------------------------------------
 
 
-def comparison_lines(results: Sequence[Result], differences: Sequence[PairedDifferences]) -> Iterator[Line]:
+def comparison_lines(results: Sequence[Result], differences: Sequence[MeasuredDifferences]) -> Iterator[Line]:
     """Scenarios side by side, then what differs gang by gang."""
     yield from table(list(_side_by_side(results)))
     for paired in differences:
