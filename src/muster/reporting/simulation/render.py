@@ -34,15 +34,15 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 def render(report: SimulationReport) -> str:
     """The report as one HTML file that needs nothing else."""
-    script = "\n".join(_read(name) for name in SCRIPTS)
+    script = "\n".join(read_part(name) for name in SCRIPTS)
     parts = {
         "title": html.escape(visible(report.title)),
-        "policy": _policy(script, _read("style.css")),
-        "style": _read("style.css"),
+        "policy": _policy(script, read_part("style.css")),
+        "style": read_part("style.css"),
         "script": script,
         "data": embed_json(describe(report)),
     }
-    return _PLACE.sub(lambda place: parts[place.group(1)], _read("page.html"))
+    return _PLACE.sub(lambda place: parts[place.group(1)], read_part("page.html"))
 
 
 def embed_json(value: object) -> str:
@@ -61,5 +61,6 @@ def _source(text: str) -> str:
 
 
 @cache
-def _read(name: str) -> str:
+def read_part(name: str) -> str:
+    """A part of the page."""
     return (files(__package__) / "page" / name).read_text(encoding="utf-8")

@@ -34,14 +34,15 @@ const MEASURES = { wait: "Wait for the first start", turnaround: "From arrival t
 function showPairs(report) {
   if (!report.pairs.length) return;
   const node = section("pairs", "Paired differences", `The same gang under each variant, against ${report.variants[0].name}: what differs from gang to gang cancels out. Negative is shorter. Gangs share one cluster, so the differences are not independent of each other.`);
-  for (const variant of report.variants.slice(1)) {
+  const measures = Object.keys(MEASURES).length;
+  report.variants.slice(1).forEach((variant, i) => {
     node.append(element("h3", {}, isolated(variant.name), " against ", isolated(report.variants[0].name)));
-    const pairs = report.pairs.filter((pair) => pair.variant === variant.name);
+    const pairs = report.pairs.slice(i * measures, (i + 1) * measures);
     node.append(element("div", { class: "row" }, pairs.map((pair) => binsFigure(pair))));
     for (const pair of pairs) node.append(element("div", { class: "scroll-x" }, differencesTable(pair)), leftOut(pair, report));
     const waits = pairs.find((pair) => pair.measure === "wait");
     if (waits) node.append(element("div", { class: "columns" }, movedTable("Gangs whose wait shrank most", waits.gained), movedTable("Gangs whose wait grew most", waits.lost)));
-  }
+  });
 }
 
 function leftOut(pair, report) {
@@ -71,7 +72,8 @@ function drawBins(picture, width, bins) {
   const frame = frameOf(width, height, ticks, number, (position) => position / bins.length);
   picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const edges = bins.slice(1).map((bin, i) => [i + 1, bin.above]).filter(([, at]) => [MINUTE, HOUR, DAY].includes(Math.abs(at)));
-  drawAxes(picture, frame, [...edges.map(([i, at]) => [i, signedDuration(at)]), [bins.length / 2, "same"]], ticks, number);
+  const labels = [...edges.map(([i, at]) => [i, signedDuration(at)]), [bins.length / 2, "same"]].sort((a, b) => a[0] - b[0]);
+  drawAxes(picture, frame, labels, ticks, number);
   bins.forEach((bin, i) => {
     if (isSame(bin)) {
       picture.append(shape("text", { x: frame.x(i + 0.5), y: frame.bottom - 6, "text-anchor": "middle" }, number(bin.gangs)));
