@@ -51,7 +51,7 @@ function tickMarks(ticks, scale, left, right, y) {
 }
 
 function frameOf(width, height, yTicks, yText, xScale) {
-  const left = Math.max(width < 420 ? 40 : 62, 12 + 7 * Math.max(...yTicks.map((value) => yText(value).length)));
+  const left = Math.max(width < 300 ? 40 : 62, 12 + 7 * Math.max(...yTicks.map((value) => yText(value).length)));
   const right = width - 4, top = 8, bottom = height - 24;
   const most = yTicks[yTicks.length - 1];
   return { left, right, top, bottom, width, height,
@@ -116,7 +116,7 @@ function drawTimeChart(picture, width, options, series) {
     if (!path) continue;
     const start = frame.x(one.line.t[0]).toFixed(1);
     if (one.style === "area") picture.append(shape("path", { class: `area ${one.color}`, d: `${path}V${frame.bottom}H${start}Z` }));
-    const isDense = one.line.t.length > width;
+    const isDense = one.line.t.length > 3 * width;
     picture.append(shape("path", { class: `line ${one.color} ${DASHES[one.style]}${isDense ? " dense" : ""}`, d: path }));
   }
   addTimeCursor(picture, frame, options, series);
