@@ -102,11 +102,13 @@ CEL: Mapping[type[Wire], list[Schema]] = {
         *_unsupported(GROUP_FIELDS),
     ],
     PodCliqueSetSpec: [
-        _rule(
-            f"self.replicas * size(self.template.cliques) <= {MOST_CLIQUES}",
-            f"one set has at most {MOST_CLIQUES} PodCliques: use several sets (R4)",
-            ".replicas",
-        ),
+        {
+            "rule": f"self.replicas * size(self.template.cliques) <= {MOST_CLIQUES} || "
+            "(oldSelf.hasValue() && self.replicas <= oldSelf.value().replicas)",  # one that was stored before the limit
+            "message": f"one set has at most {MOST_CLIQUES} PodCliques: use several sets (R4)",
+            "fieldPath": ".replicas",
+            "optionalOldSelf": True,
+        },
     ],
     PodCliqueSetTemplate: [
         _rule("size(self.cliques) > 0", "a PodCliqueSet has at least one clique (R4)", ".cliques"),
