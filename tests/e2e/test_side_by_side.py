@@ -1,5 +1,6 @@
 """Several schedulers on one cluster: none touches an object of another, and no node is given out twice."""
 
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -112,6 +113,34 @@ async def test_two_shards_leave_each_others_objects_alone(apiserver: ApiServer, 
             await until(lambda: is_reported(shared, "plain-b"))  # it has no room, though the other pool has
         await shared.assert_apart("plain", "pool")
         assert await versions(shared, "ghost") == untouched
+
+
+async def test_four_shards_bind_at_once_and_leave_each_others_objects_alone(
+    apiserver: ApiServer, tmp_path: Path
+) -> None:
+    """One node and one queue of each; two gangs each, of which one has room, while all others run."""
+    pools = {"main": {}, "red": {NODE_POOL: "red"}, "green": {NODE_POOL: "green"}, "blue": {NODE_POOL: "blue"}}
+    async with shared_cluster(apiserver, "four", tmp_path) as shared, AsyncExitStack() as musters:
+        for name, labels in pools.items():
+            await shared.add_node(f"four-{name}", labels)
+            await shared.add_queue(f"{name}-q", labels)
+            shard = {"enabled": True, "partitionLabelValue": labels.get(NODE_POOL, "")}
+            await musters.enter_async_context(await shared.muster(name, {"shard": shard}))
+        for gang in ("a", "b"):
+            for name, labels in pools.items():
+                await shared.add_gang(f"{name}-{gang}", "muster", f"{name}-q", labels)
+            await until(lambda: shared.runs(*(f"{name}-a" for name in pools)))
+        for name in pools:
+            await until(partial(is_reported, shared, f"{name}-b"))  # its only node is full
+        places = await shared.places()
+        assert {places[f"{name}-a-{i}"] == f"four-{name}" for name in pools for i in range(2)} == {True}
+        assert not any(places[f"{name}-b-{i}"] for name in pools for i in range(2))
+        for name in pools:
+            await shared.remove_gang(f"{name}-a")
+        await until(lambda: shared.runs(*(f"{name}-b" for name in pools)))  # each in its own pool
+        places = await shared.places()
+        assert {places[f"{name}-b-{i}"] == f"four-{name}" for name in pools for i in range(2)} == {True}
+        await shared.assert_apart(*pools)
 
 
 async def is_reported(shared: SharedCluster, name: str) -> bool:
