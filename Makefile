@@ -89,6 +89,10 @@ bench: setup  ## measure; the figures of docs/performance.md
 soak: setup  ## ten minutes of `muster up` under load, with nodes lost: progress, memory, latency, no promise broken
 	$(RUN) python -m tests.support.soak --seconds 600
 
+.PHONY: soak-hour
+soak-hour: setup  ## an hour of `muster run` on a real API server under load (`make envtest`): pace, memory, descriptors and p99 stay
+	$(RUN) python -m tests.support.soak --on apiserver --seconds 3600
+
 .PHONY: format
 format: setup  ## format the code
 	$(RUN) ruff format
