@@ -199,10 +199,15 @@ def test_the_chart_has_the_version_of_muster() -> None:
     assert container()["image"] == f"muster:{__version__}"
 
 
+DIGEST = f"sha256:{'a' * 64}"
+
+
 @pytest.mark.parametrize(
     ("changes", "template_name", "expected"),
     [
         ({"name": "gang", "image.tag": "9"}, "deployment.yaml", 'image: "muster:9"'),
+        ({"image.digest": DIGEST}, "deployment.yaml", f'image: "muster:{__version__}@{DIGEST}"'),
+        ({"image.digest": DIGEST}, "config.yaml", f'startupImage: "muster:{__version__}@{DIGEST}"'),
         ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
         ({"tolerations": [{"operator": "Exists"}]}, "deployment.yaml", "tolerations:\n        - operator: Exists"),
         ({"certificatesSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
@@ -443,6 +448,7 @@ def test_helm_gives_the_rights_of_what_is_listed() -> None:
         ("config.webhook.certificates.source=files", "source"),
         ("name=123", "got number, want string"),
         ("name=Muster", "does not match pattern"),
+        ("image.digest=latest", "does not match pattern"),
         ("replicas=two", "got string, want integer"),
         ("replica=3", "replica"),
         ("config.webhook.failurepolicy=Ignore", "failurepolicy"),

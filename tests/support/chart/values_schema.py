@@ -52,6 +52,7 @@ _OWN: Raw = {  # of the chart alone
     "image": _whole(
         repository={"type": "string", "minLength": 1},
         tag={"type": "string"},
+        digest={"type": "string", "pattern": "^$|^sha256:[0-9a-f]{64}$"},
         pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
     ),
     "replicas": {"type": "integer", "minimum": 0},
