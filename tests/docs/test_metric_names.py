@@ -17,7 +17,7 @@ def sections() -> dict[str, list[list[str]]]:
     """The cells of every row, by the scheduler it is about."""
     parts = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
     rows = {part.partition("\n")[0]: re.findall(r"^\| (`.*) \|$", part, re.MULTILINE) for part in parts}
-    return {title: [row.split(" | ") for row in found] for title, found in rows.items()}
+    return {title: [row.split(" | ") for row in lines] for title, lines in rows.items()}
 
 
 def test_every_metric_of_muster_on_the_page_exists() -> None:

@@ -239,8 +239,8 @@ def create(server: ApiServer, path: str, raw: Raw) -> None:
 
 def content(server: ApiServer, paths: Stored) -> Stored:
     """Everything but what an API server notes about writes."""
-    found = {path: ask(server, path) for path in paths}
-    return {path: {field: raw.get(field) for field in ("spec", "status")} for path, raw in found.items()}
+    present = {path: ask(server, path) for path in paths}
+    return {path: {field: raw.get(field) for field in ("spec", "status")} for path, raw in present.items()}
 
 
 def test_objects_of_grove_survive_an_upgrade_and_a_downgrade(server: ApiServer) -> None:

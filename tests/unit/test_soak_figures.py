@@ -1,4 +1,4 @@
-"""What a soak calls uneven: pace, memory, file descriptors and latency that change while the load stays the same."""
+"""What a soak calls uneven: bindings, memory, file descriptors and latency that change while the load does not."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ STEADY = {"rss": 200, "descriptors": 40, "latency": 0.2}
 
 
 def figures(
-    pace: tuple[int, int, int] = (5, 5, 5), seconds: float = 2 * WARM_SECONDS, last_third: Change = NONE
+    bound_a_tick: tuple[int, int, int] = (5, 5, 5), seconds: float = 2 * WARM_SECONDS, last_third: Change = NONE
 ) -> Figures:
     """Pods bound a tick in each third of the time; other figures stay, but for those that are given."""
     rss, descriptors, latencies = ([STEADY[name]] * TICKS for name in STEADY)
@@ -24,7 +24,7 @@ def figures(
     progress, bound = [], 0
     for tick in range(TICKS):
         progress.append(bound)
-        bound += pace[tick * 3 // TICKS]
+        bound += bound_a_tick[tick * 3 // TICKS]
     return Figures(
         seconds=seconds,
         rss=[int(value) for value in rss],
@@ -40,8 +40,8 @@ def test_what_stays_the_same_is_even() -> None:
 
 def test_warming_up_is_no_change() -> None:
     """The first third is not compared: caches fill, and the first gangs come."""
-    assert figures(pace=(50, 5, 5)).uneven() == []
-    assert figures(pace=(1, 5, 5)).uneven() == []
+    assert figures(bound_a_tick=(50, 5, 5)).uneven() == []
+    assert figures(bound_a_tick=(1, 5, 5)).uneven() == []
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,16 @@ def test_what_grows_a_little_is_even(change: Change) -> None:
     assert figures(last_third=change).uneven() == []
 
 
-def test_a_pace_that_halves_is_found_and_one_that_rises_is_not() -> None:
-    (finding,) = figures(pace=(5, 5, 2)).uneven()
+def test_a_rate_that_halves_is_found_and_one_that_rises_is_not() -> None:
+    (finding,) = figures(bound_a_tick=(5, 5, 2)).uneven()
     assert finding.startswith("pods bound went from ")
-    assert figures(pace=(5, 5, 9)).uneven() == []
+    assert figures(bound_a_tick=(5, 5, 9)).uneven() == []
 
 
 def test_all_that_changed_is_found_at_once() -> None:
-    assert len(figures(pace=(5, 5, 1), last_third={"rss": 999, "descriptors": 999, "latency": 9.0}).uneven()) == 4
+    assert (
+        len(figures(bound_a_tick=(5, 5, 1), last_third={"rss": 999, "descriptors": 999, "latency": 9.0}).uneven()) == 4
+    )
 
 
 def test_a_short_run_is_not_judged() -> None:
