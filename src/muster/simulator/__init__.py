@@ -1,1 +1,1 @@
-"""Clusters and workloads to try muster with."""
+"""Scenarios in virtual time, and clusters and workloads to try muster with."""

@@ -158,6 +158,22 @@ def test_a_bad_trace_is_refused_with_file_and_line(tmp_path: Path, text: str, sa
     assert says in refusal(path)
 
 
+def test_control_characters_of_scenario_and_trace_come_out_as_escapes(tmp_path: Path) -> None:
+    """In tables, errors and CSV files: a terminal obeys none of them."""
+    path, gangs = tmp_path / "trace.yaml", tmp_path / "gangs.csv"
+    columns = "{name: job, class: kind, gpu: gpus}"
+    path.write_text(
+        f'name: "\\e[2Jx"\nhorizon: 1h\ncluster: {{nodes: 1}}\ntraces:\n  - {{file: jobs.csv, columns: {columns}}}\n'
+    )
+    (tmp_path / "jobs.csv").write_text("job,kind,gpus\na,\x1b[2Jone,1\nb,two,1\n")
+    shown = run(path, "--gangs-csv", gangs)
+    assert shown.return_value == 0
+    assert "\x1b" not in shown.output + gangs.read_text()
+    assert shown.stdout.count("\\x1b[2J") >= 2
+    (tmp_path / "jobs.csv").write_text("job,kind,gpus\na,x,\x1b[2J\n")
+    assert "\x1b" not in refusal(path)
+
+
 def test_python_runs_a_file_or_a_dict(scenario: Path) -> None:
     """Both give the same columns."""
     parts = {

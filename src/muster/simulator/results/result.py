@@ -14,8 +14,6 @@ from muster.simulator.engine.recorder import Frame
 from muster.simulator.results.figures import Figures
 from muster.simulator.scenario.types import Scenario
 
-CSV_NAMES = {"gangs": "one row a gang", "events": "one row an event"}
-
 
 class Histories(Struct, frozen=True, eq=False):
     """Queues and domains over time, and why gangs waited."""
@@ -68,4 +66,12 @@ def to_csv(frames: Iterable[tuple[str, Frame]]) -> str:
 
 def _cell(value: object) -> object:
     """Empty: it has not happened."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case str():
+            return visible(value)
+        case _:
+            return value
