@@ -6,7 +6,7 @@ counts as new, and has to be healthy before it can be terminated again. Rule 4: 
 status is all that says why, and by it a termination that was interrupted goes on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -15,8 +15,7 @@ from muster.api.duration import parse_nanoseconds
 from muster.api.fields import text
 from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.moment import parse_time
-from muster.grove.health import TERMINATING, breached_since, is_scaled_below_minimum, was_healthy
-from muster.workloads.conditions import is_condition_true
+from muster.grove.health import breached_since, is_scaled_below_minimum, was_healthy
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Raw
 
@@ -61,11 +60,18 @@ def wait_for_status(raws: Iterable[Raw], delay: timedelta, now: datetime) -> Bre
 
 
 def _regressed_since(raw: Raw) -> datetime | None:
-    """Since when something that was healthy has not been so, and nothing is done about it yet."""
+    """Since when something that was healthy has not been so."""
     since = breached_since(raw)
     if since is None or is_terminating(raw) or not was_healthy(raw) or is_scaled_below_minimum(raw):
         return None
-    return None if is_condition_true(raw, TERMINATING) else since
+    return since
+
+
+def longer(first: BreachWait, second: BreachWait) -> BreachWait:
+    """How long it is until both are over."""
+    if first.seconds is None or second.seconds is None:
+        return BreachWait()
+    return BreachWait(max(first.seconds, second.seconds))
 
 
 def shortest(waits: Iterable[BreachWait]) -> float | None:
@@ -73,18 +79,22 @@ def shortest(waits: Iterable[BreachWait]) -> float | None:
     return min((wait.seconds for wait in waits if wait.seconds is not None and wait.seconds > 0), default=None)
 
 
-def next_removals(cliques: Iterable[Raw], reasons: Iterable[Raw], since: datetime) -> list[Raw]:
+def next_removals(cliques: Iterable[Raw], reasons: Sequence[Raw]) -> list[Raw]:
+    """What goes now of cliques that are terminated together; those that are younger than the breach stay."""
+    return removals_before(cliques, reasons, max(filter(None, map(breached_since, reasons))))
+
+
+def removals_before(cliques: Iterable[Raw], reasons: Iterable[Raw], time: datetime) -> list[Raw]:
     """What goes now of cliques that are recreated together: first those that are healthy or were; `reasons` at the end.
 
-    Cliques that are younger than the breach were recreated already, and stay. Where clocks differ, they may look older:
-    as they were not healthy yet, they do not keep the others from going.
+    Those that are younger than this were recreated already, and stay. Where clocks differ, they may look older: as they
+    were not healthy yet, they do not keep the others from going.
     """
-    old = [clique for clique in cliques if existed_at(clique, since)]
     last = {text(clique, "metadata.uid") for clique in reasons}
+    old = [clique for clique in cliques if text(clique, "metadata.uid") in last or _existed_at(clique, time)]
     return [clique for clique in old if was_healthy(clique) and text(clique, "metadata.uid") not in last] or old
 
 
-def existed_at(clique: Raw, time: datetime) -> bool:
-    """Whether a clique is as old as this or older."""
+def _existed_at(clique: Raw, time: datetime) -> bool:
     created = parse_time(text(clique, "metadata.creationTimestamp"))
     return created is not None and created <= time

@@ -174,6 +174,28 @@ def test_a_group_that_was_recreated_with_its_replica_and_waits_terminates_nothin
     assert terminated(grove) == everything
 
 
+@pytest.mark.parametrize("reason", ["w-0-a", f"{GROUP}-0-b"])
+def test_a_clique_that_regresses_before_its_recreated_group_is_back_has_the_whole_delay_and_no_more(
+    reason: str,
+) -> None:
+    """The group is below its minimum for as long as its replicas were not healthy at the same time."""
+    grove = running(the_set(2, minimum=2))
+    grove.report(reason, scheduled=0)
+    grove.advance(4 * HOURS)
+    everything = ["w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b"]
+    assert terminated(grove) == everything
+    grove.advance(1)
+    grove.report(f"{GROUP}-1-b", scheduled=0)
+    grove.report("w-0-a", f"{GROUP}-0-b", scheduled=2)
+    grove.advance(10 * HOURS)
+    grove.report(f"{GROUP}-0-b", scheduled=0)
+    grove.report(f"{GROUP}-1-b", scheduled=2)
+    grove.advance(4 * HOURS - 1)
+    assert terminated(grove) == []
+    grove.advance(1)
+    assert terminated(grove) == everything
+
+
 @pytest.mark.parametrize(("name", "minimum"), [("w-0-a", 1), (f"{GROUP}-0-b", 2), (f"{GROUP}-1-b", 1)])
 def test_nothing_is_terminated_whose_pods_are_back_though_its_status_does_not_say_so_yet(
     name: str, minimum: int
@@ -242,6 +264,14 @@ def test_a_termination_ends_where_clocks_differ_by_more_than_the_delay(name: str
     grove.report_all()
     grove.advance(100 * HOURS)
     assert terminated(grove) == []
+
+
+def test_a_clique_is_terminated_though_it_looks_younger_than_its_breach() -> None:
+    grove = running(the_set(2, minimum=2))
+    grove.patch(POD_CLIQUES, "w-0-a", {"metadata": {"creationTimestamp": timestamp(grove.now + timedelta(seconds=30))}})
+    grove.report("w-0-a", scheduled=0)
+    grove.advance(4 * HOURS)
+    assert terminated(grove) == ["w-0-a", f"{GROUP}-0-b", f"{GROUP}-1-b"]
 
 
 def test_what_was_never_healthy_is_never_terminated() -> None:

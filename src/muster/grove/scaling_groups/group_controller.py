@@ -15,7 +15,7 @@ from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD
 from muster.grove.clique_objects import clique_object, clique_update
 from muster.grove.cliques.clique_status import holds_minimum
 from muster.grove.events import GROUP_REPLICA_TERMINATED, scale_events, termination_event
-from muster.grove.health import breached_since, clique_health, is_breached
+from muster.grove.health import clique_health, is_breached
 from muster.grove.last_errors import with_last_error
 from muster.grove.scaling_groups.group_rollout import plan_group_rollout
 from muster.grove.scaling_groups.group_status import group_status
@@ -85,8 +85,7 @@ def _terminated(group: GroupView, replica: GroupReplicaView, children: Children,
     """What goes now of a replica that is recreated."""
     delay = termination_delay(group.pcs)
     over = [clique for clique in _short(replica, children) if wait_for((clique,), delay, now).is_over]
-    latest = max(since for clique in over if (since := breached_since(clique)))
-    return next_removals(replica.present(), over, latest)
+    return next_removals(replica.present(), over)
 
 
 def _updates(group: GroupView) -> Iterator[Action]:

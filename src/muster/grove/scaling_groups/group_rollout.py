@@ -14,7 +14,7 @@ from muster.api.moment import parse_time
 from muster.api.names import TEMPLATE_HASH
 from muster.grove.health import is_scaled_below_minimum, label_of
 from muster.grove.scaling_groups.group_view import GroupReplicaView, GroupView
-from muster.grove.termination import next_removals
+from muster.grove.termination import removals_before
 from muster.workloads.conditions import timestamp
 from muster.workloads.operators.objects import name_of
 from muster.workloads.types import Raw
@@ -49,7 +49,7 @@ def plan_group_rollout(group: GroupView, now: datetime) -> GroupRollout:
 def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], now: datetime) -> GroupRollout:
     selected = _selected(started)
     going = (replica for replica in outdated if replica.index == selected or not replica.health.is_available)
-    doomed = tuple(clique for replica in going for clique in _next_removals(group, replica, started))
+    doomed = tuple(clique for replica in going for clique in _next_removals(group, replica, started, now))
     if selected is not None and not _is_replaced(group, selected):
         return GroupRollout(True, doomed, _counted(group, started))
     ready = [replica.index for replica in outdated if replica.health.is_available]
@@ -60,12 +60,11 @@ def _rolling(group: GroupView, started: Raw, outdated: list[GroupReplicaView], n
     return GroupRollout(progress=_counted(group, _ended(started, now)))
 
 
-def _next_removals(group: GroupView, replica: GroupReplicaView, started: Raw) -> list[Raw]:
+def _next_removals(group: GroupView, replica: GroupReplicaView, started: Raw, now: datetime) -> list[Raw]:
     """What goes now of a replica: cliques that are older than the update, and those of an older template at the end."""
-    began = parse_time(text(started, "updateStartedAt"))
     hashes = {member.layout.name: group.hashes.of(member.layout) for member in replica.members}
     outdated = [clique for clique in replica.present() if label_of(clique, TEMPLATE_HASH) != hashes[name_of(clique)]]
-    return (next_removals(replica.present(), outdated, began) if began else []) or outdated
+    return removals_before(replica.present(), outdated, parse_time(text(started, "updateStartedAt")) or now)
 
 
 def _selected(progress: Raw) -> int | None:

@@ -1,23 +1,25 @@
 """Which replicas of a set are recreated, as they have been below their minimum for too long.
 
-Rule 1: this is decided by the ages of cliques, not by what a group says was done: its status may be older than the
-termination, and a replica whose cliques are all younger than the breach was recreated already. Rule 2: cliques that
-are younger than the breach stay: a termination that was interrupted goes on with what is left. Rule 3: nothing is
-terminated whose pods are back, though its status does not say so yet.
+Rule 1: this is decided by cliques: one that was healthy has been below its minimum for too long, and so has its group.
+What the group says alone is not enough: it outlives its cliques, its status may be older than the termination, and it
+stays below its minimum while those that were recreated come back one by one. Rule 2: cliques that are younger than the
+breach stay: a termination that was interrupted goes on with what is left. Rule 3: nothing is terminated whose pods are
+back, though its status does not say so yet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from muster.api.resources import PODS
 from muster.grove.cliques.clique_status import holds_minimum
-from muster.grove.health import breached_since, is_breached, was_healthy
+from muster.grove.health import is_breached
 from muster.grove.layout import GroupLayout, group_minimum
 from muster.grove.sets.set_view import SetReplicaView, SetView
 from muster.grove.termination import (
-    existed_at,
+    BreachWait,
+    longer,
     next_removals,
     shortest,
     termination_delay,
@@ -36,64 +38,49 @@ class SetTermination(Struct, frozen=True):
     again_after_seconds: float | None = None  # None: nothing waits
 
 
-class BreachedPart(Struct, frozen=True):
-    """A part of a replica that is below its minimum."""
+class Breach(Struct, frozen=True):
+    """A clique that keeps a replica below its minimum, and how long it is until that is terminated for it."""
 
-    raw: Raw  # a standalone clique, or a group
-    cliques: Sequence[Raw]  # that keep it there
+    clique: Raw
+    wait: BreachWait
 
 
 def plan_termination(view: SetView, children: Children, updating: int | None, now: datetime) -> SetTermination:
     """Replicas whose delay is over; never the one that is being updated."""
-    delay, waits = termination_delay(view.pcs), []
+    delay, waits = termination_delay(view.pcs), list[BreachWait]()
     expired: dict[int, list[Raw]] = {}
     for replica in view.replicas:
         if replica.index == updating or not replica.health.is_breached:
             continue
-        breached = [*_breached(view, replica, children, delay, now)]
-        waits.append(wait_for((part.raw for part in breached), delay, now))
-        if waits[-1].is_over:
-            over = [part for part in breached if wait_for((part.raw,), delay, now).is_over]
-            expired[replica.index] = _next_removals(view, replica, over)
+        breaches = [*_breaches(view, replica, children, delay, now)]
+        waits += (breach.wait for breach in breaches)
+        if reasons := [breach.clique for breach in breaches if breach.wait.is_over]:
+            expired[replica.index] = next_removals(_present(view, replica), reasons)
         waits.append(wait_for_status(_back(view, replica, children), delay, now))
     cliques = (clique for own in expired.values() for clique in own)
-    return SetTermination(tuple(index for index, own in expired.items() if own), tuple(cliques), shortest(waits))
+    return SetTermination(tuple(expired), tuple(cliques), shortest(waits))
 
 
-def _next_removals(view: SetView, replica: SetReplicaView, over: Sequence[BreachedPart]) -> list[Raw]:
-    latest = max(since for part in over if (since := breached_since(part.raw)))
-    return next_removals(_present(view, replica), (clique for part in over for clique in part.cliques), latest)
-
-
-def _breached(
+def _breaches(
     view: SetView, replica: SetReplicaView, children: Children, delay: timedelta, now: datetime
-) -> Iterator[BreachedPart]:
-    """Parts of a replica that are below their minimum, but for groups whose cliques were recreated since."""
+) -> Iterator[Breach]:
+    """Standalone cliques below their minimums, and those of groups that are below theirs for it."""
     for clique in replica.cliques:
         if clique is not None and not _has_minimum(clique, children):
-            yield BreachedPart(clique, (clique,))
+            yield Breach(clique, wait_for((clique,), delay, now))
     for layout, group in zip(replica.layout.groups, replica.groups, strict=True):
-        since = None if group is None else breached_since(group)
-        if group is None or since is None or not _has_older(view, replica, since):
-            continue
-        if cliques := _regressed(view, layout, children, delay, now):
-            yield BreachedPart(group, cliques)
+        wait = wait_for((group,), delay, now)
+        for clique in () if wait.seconds is None else _short(view, layout, children):
+            yield Breach(clique, longer(wait, wait_for((clique,), delay, now)))
 
 
-def _regressed(view: SetView, layout: GroupLayout, children: Children, delay: timedelta, now: datetime) -> list[Raw]:
-    """Cliques that were healthy and keep a group below its minimum; none where that is not why.
-
-    The group itself outlives its cliques: that it was healthy says nothing about those that were recreated. Either as
-    many replicas as it needs were healthy, or one is below its minimum for too long, and some were recreated for it.
-    """
+def _short(view: SetView, layout: GroupLayout, children: Children) -> list[Raw]:
+    """Cliques below their minimums, of a group that has not as many replicas without one as it needs."""
     rows = [[view.clique(clique.name) for clique in row] for row in layout.replicas]
-    healthy = [row for row in rows if all(clique is not None and was_healthy(clique) for clique in row)]
-    held = [row for row in rows if all(clique is not None and _has_minimum(clique, children) for clique in row)]
-    cliques = (clique for row in rows for clique in row if clique is not None and was_healthy(clique))
-    short = [clique for clique in cliques if not _has_minimum(clique, children)]
-    minimum = group_minimum(layout.template)
-    had_minimum = len(healthy) >= minimum or wait_for(short, delay, now).is_over
-    return short if had_minimum and len(held) < minimum else []
+    held = sum(all(clique is not None and _has_minimum(clique, children) for clique in row) for row in rows)
+    if held >= group_minimum(layout.template):
+        return []
+    return [clique for row in rows for clique in row if clique is not None and not _has_minimum(clique, children)]
 
 
 def _has_minimum(clique: Raw, children: Children) -> bool:
@@ -103,10 +90,6 @@ def _has_minimum(clique: Raw, children: Children) -> bool:
 def _back(view: SetView, replica: SetReplicaView, children: Children) -> Iterator[Raw]:
     """Cliques whose pods are back, though their status does not say so yet."""
     return (clique for clique in _present(view, replica) if is_breached(clique) and _has_minimum(clique, children))
-
-
-def _has_older(view: SetView, replica: SetReplicaView, since: datetime) -> bool:
-    return any(existed_at(clique, since) for clique in _present(view, replica))
 
 
 def _present(view: SetView, replica: SetReplicaView) -> Iterator[Raw]:
