@@ -6,6 +6,8 @@ rules that an invalid example breaks. Paths are relative to the file.
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -356,3 +358,9 @@ def test_a_nested_job_cannot_start_without_its_leader() -> None:
     flat, nested = (groups(EXAMPLES / f"leader-workers-job{more}.yaml")[0].raw for more in ("", "-nested"))
     assert [problem.rule for problem in muster.validate(flat)] == ["V6"]
     assert muster.validate(nested) == []
+
+
+def test_the_simulation_example_runs_as_a_program() -> None:
+    """It prints what elastic gangs are worth, gang by gang."""
+    ended = subprocess.run([sys.executable, EXAMPLES / "simulation.py"], check=True, capture_output=True)
+    assert b"sooner on average" in ended.stdout

@@ -22,6 +22,8 @@ from muster.scheduler.apply.nominator import changed_nominations
 from muster.scheduler.apply.plan_applier import concerned_pods
 from muster.simulator.engine.simulated_cluster import SimulatedCluster
 
+Planner = Callable[[Snapshot], CyclePlan]
+
 
 class AppliedCycle(Struct, frozen=True, eq=False):
     """A cycle that was carried out."""
@@ -42,19 +44,25 @@ class SimulatedScheduler:
         policy: Policy,
         cpu_clock: Callable[[], float],
         is_cancelled: Callable[[], bool],
+        planner: Planner | None = None,
     ) -> None:
+        """`planner`: another one to compare with; None: the real one."""
         self._cluster, self._policy, self._clock, self._is_cancelled = cluster, policy, cpu_clock, is_cancelled
         self._memory = AnswerCache()
+        self._plan: Planner = planner or self._make_plan
 
     def run_cycle(self, now: datetime) -> AppliedCycle:
         """One cycle on what is there now; raises Cancelled, with nothing changed, where the caller gave up."""
         begin = self._clock()
         snapshot = self._cluster.snapshot(now)
-        plan = make_plan(snapshot, self._policy, is_cancelled=self._is_cancelled, memory=self._memory)
+        plan = self._plan(snapshot)
         cpu_seconds = self._clock() - begin
         is_changed = self._apply(snapshot, plan, now)
         annotated = tuple(self._write_annotations(snapshot, plan, now))
         return AppliedCycle(snapshot, plan, is_changed or bool(annotated), annotated, cpu_seconds)
+
+    def _make_plan(self, snapshot: Snapshot) -> CyclePlan:
+        return make_plan(snapshot, self._policy, is_cancelled=self._is_cancelled, memory=self._memory)
 
     def _apply(self, snapshot: Snapshot, plan: CyclePlan, now: datetime) -> bool:
         """Nominations, bindings and evictions; returns whether there were any."""

@@ -31,7 +31,7 @@ from muster.simulator.engine.gang_run import GangRun
 from muster.simulator.engine.gang_tracker import GangTracker
 from muster.simulator.engine.recorder import Recorder
 from muster.simulator.engine.simulated_cluster import SimulatedCluster
-from muster.simulator.engine.simulated_scheduler import AppliedCycle, SimulatedScheduler
+from muster.simulator.engine.simulated_scheduler import AppliedCycle, Planner, SimulatedScheduler
 from muster.simulator.scenario.gang_template import GangArrival
 from muster.simulator.scenario.scheduler_policy import SimulationTimes, policy_of, times_of
 from muster.simulator.scenario.types import Scenario
@@ -48,6 +48,7 @@ class Hooks(Struct, frozen=True):
     is_stopped: Callable[[], bool] = lambda: False
     on_moment: Callable[["Simulation"], object] = lambda _: None  # after everything that happened at one moment
     on_cycle: Callable[[AppliedCycle], object] = lambda _: None
+    planner: Planner | None = None  # another one to compare with; None: the real one
 
 
 class Simulation:
@@ -68,7 +69,7 @@ class Simulation:
         self._next_arrival = next(arrivals, None)
         self.cluster = SimulatedCluster(objects)
         self._scheduler = SimulatedScheduler(
-            self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_stopped
+            self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_stopped, self._hooks.planner
         )
         self.recorder = Recorder(self.cluster.usage)
         self._tracker = GangTracker(self.cluster, self.recorder, self._heap)
