@@ -126,8 +126,12 @@ class Soak:
                 await self._create(PODS, pod)
 
     async def _end(self, gang: Gang) -> None:
-        """Its controller deletes the pods, and then the PodGroup: without one they would be of no queue."""
+        """Its controller deletes the pods, and then the PodGroup: without one they would be of no queue.
+
+        From now on it is not judged: a binding that was decided before may come after the first deletion.
+        """
         del self.alive[gang.name]
+        self.groups.pop(gang.name)
         self.figures.ended += 1
         for (_, name), pod in list(self.judge.pods.items()):
             if gang_of(pod) == gang.name:
@@ -135,7 +139,6 @@ class Soak:
                     await self.cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)
         with suppress(ApiError):
             await self.cluster.delete(POD_GROUPS, NAMESPACE, gang.name)
-        self.groups.pop(gang.name)
 
     async def _probe(self) -> None:
         """A pod that fits wherever there is a node, and is ahead of all others."""
