@@ -65,12 +65,14 @@ def command(
         raise InputError("no scenario is given", hint="`muster simulate --init > scenario.yaml` writes one")
     if compare and len(scenarios) < 2:
         raise InputError("--compare needs at least two scenarios", hint="`muster simulate A.yaml B.yaml --compare`")
+    for path in filter(None, (report, gangs_csv, events_csv)):
+        manifest_files.check_writable(path)
     loaded = [(_seeded(load_scenario(path), seed), path.parent) for path in scenarios]
     results, is_stopped = _run(loaded)
+    _print(results, compare and len(results) > 1, form, times)
     _write_csv(results, gangs_csv, events_csv)
     if report is not None:
         _write_report(results, report)
-    _print(results, compare and len(results) > 1, form, times)
     if is_stopped:
         _note_stop(results, len(loaded))
     return INTERRUPTED if is_stopped else 0

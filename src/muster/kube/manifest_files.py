@@ -72,14 +72,27 @@ def _bounded(data: bytes, name: str, most_mib: int) -> bytes:
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes a file whole or not at all; its mode stays, and so does a link to it."""
+    """Writes a file whole or not at all; its mode stays, and so does a link to it. Devices and pipes are written to."""
+    is_special = path.exists() and not path.is_file() and not path.is_dir()
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.muster-{os.getpid()}")
     try:
+        if is_special:
+            path.write_text(text, encoding="utf-8")
+            return
         temporary.write_text(text, encoding="utf-8")
         if target.exists():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        if not is_special:
+            temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def check_writable(path: Path) -> None:
+    """InputError where `replace` would fail for what is known before: a long run must not end with that."""
+    if path.is_dir():
+        raise InputError(f"{path}: cannot be written: it is a folder", hint="give the name of a file")
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"{path}: cannot be written: its folder does not exist", hint="make the folder first")

@@ -234,4 +234,22 @@ def test_a_report_is_one_html_file_with_every_scenario(scenario: Path, tmp_path:
 
 
 def test_a_report_that_cannot_be_written_says_so(scenario: Path, tmp_path: Path) -> None:
-    assert "cannot be written" in refusal(scenario, "--report", tmp_path / "missing" / "report.html")
+    assert "its folder does not exist" in refusal(scenario, "--report", tmp_path / "missing" / "report.html")
+    assert "it is a folder" in refusal(scenario, "--gangs-csv", tmp_path)
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(scenario: Path, tmp_path: Path) -> None:
+    """So `--report /dev/stdout` works, and a device is not replaced by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    assert run(scenario, "--gangs-csv", pipe).exit_code == 0
+    assert b"train-2" in reader.communicate(timeout=20)[0]
+    assert pipe.is_fifo()
+
+
+def test_results_are_shown_before_a_file_fails(scenario: Path) -> None:
+    result = run(scenario, "--report", "/dev/full")
+    assert isinstance(result.exception, InputError)
+    assert "3 gangs arrived" in result.output
+    assert not Path("/dev/full").is_file()

@@ -289,7 +289,7 @@ class Reflector:
                 yield page
         finally:
             if following is not None and not following.cancel() and not following.cancelled():
-                following.exception()  # nobody needs it any more
+                following.exception()  # it is not needed any more
 
     async def _page(self, limit: int, after: str) -> Listing:
         return await self._cluster.list(self._resource, **self._selection, limit=limit, after=after)
