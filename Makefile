@@ -11,6 +11,8 @@ PYTEST := pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 
 # The oldest Kubernetes that is supported (docs/reference/support.md), at its last patch.
 OLDEST := v1.30.14
+ON_OLDEST := MUSTER_KUBERNETES=$(OLDEST) $(RUN)
+OLDEST_TESTS := tests/contract tests/e2e/test_webhook.py tests/e2e/test_rbac.py tests/e2e/test_pod_security.py
 
 .PHONY: help
 help:  ## list the verbs
@@ -51,7 +53,9 @@ spec: setup  ## only the promises: one test a rule of the specification
 	$(RUN) pytest -n auto tests/spec -v
 
 .PHONY: nightly
-nightly: setup  ## 100 times the examples, 10,000 runs with faults, 1,000 recorded histories, floods of 10,000 connections, an sdist from the package index
+nightly: setup  ## the oldest Kubernetes, 100 times the examples, 10,000 runs with faults, 1,000 recorded histories, floods of 10,000 connections, an sdist from the package index
+	@$(ON_OLDEST) python -m tests.support.apiserver.envtest --if-possible > /dev/null
+	$(ON_OLDEST) $(PYTEST) $(OLDEST_TESTS)
 	HYPOTHESIS_PROFILE=nightly $(RUN) $(PYTEST) tests/property tests/e2e/test_faults.py tests/e2e/test_real_faults.py \
 		tests/e2e/test_history.py tests/e2e/test_floods.py tests/e2e/test_up_floods.py tests/unit/release
 
@@ -61,8 +65,8 @@ envtest: setup  ## find a real kube-apiserver, etcd and kube-controller-manager 
 
 .PHONY: envtest-old
 envtest-old: setup  ## the contract suite on the oldest supported Kubernetes, built once (needs Go, about 15 minutes)
-	MUSTER_KUBERNETES=$(OLDEST) $(RUN) python -m tests.support.apiserver.envtest > /dev/null
-	MUSTER_KUBERNETES=$(OLDEST) $(RUN) $(PYTEST) tests/contract tests/e2e/test_webhook.py tests/e2e/test_rbac.py tests/e2e/test_pod_security.py
+	$(ON_OLDEST) python -m tests.support.apiserver.envtest > /dev/null
+	$(ON_OLDEST) $(PYTEST) $(OLDEST_TESTS)
 
 .PHONY: dist
 dist: setup  ## wheel, sdist, SBOM, provenance and checksums into dist/, from the commit that is checked out
