@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 NODES = 64
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 KIB = 2**10
+LARGE_OBJECTS = 64  # of 64 KiB
 WRITES = 100  # of a large object, while others watch it and read nothing
 
 
@@ -100,6 +101,7 @@ async def test_floods_change_nothing_for_others(tmp_path: Path) -> None:
             await slow_senders(server)
             await slow_readers(server)
             await slow_watchers(server)
+            await slow_readers_of_large_answers(server)
             assert await server.ask(f"{CONFIG_MAPS}/watched", "PUT", config_map("watched", "changed")) == 200
             event = msgspec.json.decode(await asyncio.to_thread(events.readline))
             assert (event["type"], event["object"]["data"]) == ("MODIFIED", {"text": "changed"})
@@ -138,3 +140,12 @@ async def slow_watchers(server: UpServer) -> None:
         for i in range(WRITES):
             text = f"{i:04}" * (16 * KIB)
             assert await server.ask(f"{CONFIG_MAPS}/large", "PUT", config_map("large", text)) == 200
+
+
+async def slow_readers_of_large_answers(server: UpServer) -> None:
+    """Answers of megabytes: all of them together, twice, would be many times what memory may hold."""
+    for i in range(LARGE_OBJECTS):
+        large = config_map(f"large-{i}", "0123" * (16 * KIB))
+        assert await server.ask(CONFIG_MAPS, "POST", large) == 201
+    async with server.flooded() as flood:
+        await flood.open_secure(HANDSHAKES, (server.head(CONFIG_MAPS) + b"\r\n") * 20)

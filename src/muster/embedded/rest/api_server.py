@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest import discovery, openapi
 from muster.embedded.rest.access_reviews import review
+from muster.embedded.rest.answer_budget import PART_BYTES, AnswerBudget
 from muster.embedded.rest.negotiation import parse_accept, read_object
 from muster.embedded.rest.read_verbs import ServerContext
 from muster.embedded.rest.request_target import not_found_error, parse_target
@@ -53,7 +54,7 @@ def server_context(
     store: ClusterStore, token: str = "", clock: Callable[[], datetime] = now, schedulers: Sequence[str] = ()
 ) -> ServerContext:
     """What the application needs to serve a store; empty token: no authentication."""
-    return ServerContext(store, clock, OpenWatches(), token, schedulers)
+    return ServerContext(store, clock, OpenWatches(), AnswerBudget(), token, schedulers)
 
 
 def application(context: ServerContext) -> ASGIApp:
@@ -64,7 +65,10 @@ def application(context: ServerContext) -> ASGIApp:
             return
         request = Request(scope, receive)
         response = await _respond(context, request)
-        await response(scope, receive, send)
+        if len(response.body) > PART_BYTES:
+            await context.budget.send(response, scope, send)
+        else:
+            await response(scope, receive, send)
 
     return app
 
@@ -84,6 +88,7 @@ async def _route(context: ServerContext, request: Request) -> Response:
     parts = tuple(request.scope["path"].strip("/").split("/"))
     if parts[0] not in UNAUTHENTICATED:
         _authenticate(context, request)
+        await context.budget.admit(request.scope)
     match parts:
         case ("api", version, rest, *more) if version == "v1":
             return await _serve_resource(context, request, "", version, (rest, *more))

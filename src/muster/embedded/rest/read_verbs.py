@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.rest.answer_budget import AnswerBudget
 from muster.embedded.rest.list_options import parse_list_options
 from muster.embedded.rest.negotiation import ResponseFormat, negotiate_format
 from muster.embedded.rest.request_target import Target
@@ -18,11 +19,12 @@ from muster.kube.cluster import Listing, Raw
 
 
 class ServerContext(Struct, frozen=True):
-    """What the verbs share: the store, its clock, the open watches and the token."""
+    """What the verbs share: the store, its clock, the open watches, the bytes of large answers, and the token."""
 
     store: ClusterStore
     clock: Callable[[], datetime]
     watches: OpenWatches
+    budget: AnswerBudget
     token: str = ""  # empty: no authentication
     schedulers: Sequence[str] = ()  # ours, for warnings about objects of others; empty: there is no such warning
 

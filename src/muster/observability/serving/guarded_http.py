@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -16,6 +17,7 @@ from muster.observability.serving.connection_table import Phase
 
 HEAD_BYTES = 16 * 2**10
 UNSENT_BYTES = 64 * 2**10  # of an answer, before the handler waits for the peer
+ABORT = "muster.abort"  # an extension of ASGI: closes the connection at once, whatever is still to be sent
 
 
 class StatedLengths(h11.Connection):
@@ -48,6 +50,7 @@ class GuardedHttp(H11Protocol):
         """The handshake is complete, if there is one."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self.app = _with_abort(self.config.loaded_app, transport.abort)
         self._on_phase(Phase.OPENING)
 
     def data_received(self, data: bytes) -> None:
@@ -78,3 +81,10 @@ class GuardedHttp(H11Protocol):
             return Phase.RECEIVING
         is_answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]
         return Phase.IDLE if is_answered else Phase.ANSWERING
+
+
+def _with_abort(app: ASGIApp, abort: Callable[[], None]) -> ASGIApp:
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "extensions": {ABORT: abort}}, receive, send)
+
+    return run
