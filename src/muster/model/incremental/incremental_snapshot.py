@@ -16,12 +16,13 @@ from muster.api.core import Pod
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.model.gang.builder import build_gang
-from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, holds_resources, pod_state
 from muster.model.incremental.interned_demands import DemandKinds, PodClassNumbers, Signatures, SignedPods
 from muster.model.incremental.node_sums import Ints, NodeSums, Usage
+from muster.model.incremental.ordered_gangs import OrderedGangs
+from muster.model.incremental.sharded_dict import ShardedDict
 from muster.model.incremental.shared_columns import SharedColumns
-from muster.model.inter_pod_rules import collect_rules, has_anti_affinity, rules_of, selected_label_keys
+from muster.model.inter_pod_rules import collect_rules, rules_of, selected_label_keys
 from muster.model.snapshot import (
     NodeTable,
     Snapshot,
@@ -29,7 +30,6 @@ from muster.model.snapshot import (
     build_classes,
     build_node_table,
     encode_demands,
-    host_ports,
     member_names,
     unsupported_rule,
     visible_labels,
@@ -55,11 +55,10 @@ class IncrementalSnapshot:
 
     def __init__(self, schedulers: Collection[str] = OURS) -> None:
         self._schedulers = frozenset(schedulers)
-        self._pods: dict[str, Pod] = {}
+        self._pods: ShardedDict[Pod] = ShardedDict()
         self._groups: dict[str, PodGroup] = {}
         self._pods_by_gang = PodsByGang()
-        self._gangs: dict[str, Gang] = {}
-        self._gang_order: list[str] | None = None  # names of gangs; None: to be sorted
+        self._gangs = OrderedGangs()
         self._members: dict[str, frozenset[str]] = {}  # by gang: pods in its leaves, and leftovers
         self._changed_pods: set[str] = set()
         self._changed_gangs: set[str] = set()
@@ -72,7 +71,7 @@ class IncrementalSnapshot:
     def _reset(self) -> None:
         """Forget every count."""
         self._kinds, self._signatures, self._sums = DemandKinds(), Signatures(), NodeSums()
-        self._rows: tuple[NodeTable | None, Ints] = (None, allocatable_of((), ()))  # of the nodes of a table
+        self._summed_table: NodeTable | None = None  # whose nodes the sums are for
         self._counted: dict[str, CountedPod] = {}
         self._pending: set[str] = set()  # pods of gangs
         self._placed: set[str] = set()
@@ -125,9 +124,7 @@ class IncrementalSnapshot:
         changes: Counter[tuple[Usage, int]] = Counter()  # pods added less pods removed, by kind
         for name in self._changed_pods:
             self._recount(name, changes)
-        for (usage, kind), pods in changes.items():
-            if pods:
-                self._sums.add(usage, self._kinds.requests[kind], pods)
+        self._sums.add(changes, self._kinds.requests)
         self._changed_gangs, self._changed_pods = set(), set()
         if rest.nodes is not self._rest.nodes:
             self._node_table = build_node_table(rest.nodes)
@@ -145,16 +142,13 @@ class IncrementalSnapshot:
         """Build a gang again, and note the pods for which that makes a difference."""
         group, pods = self._groups.get(name), self._pods_by_gang.names(name)
         if (group is None) is (name in self._gangs):
-            self._gang_order = None
-        if (group is None) is (name in self._gangs):
             self._changed_pods.update(pods)  # the gang is new, or gone
         if group is None:
-            self._gangs.pop(name, None)
+            self._gangs.drop(name)
             self._members.pop(name, None)
             return
-        gang = self._gangs[name] = build_gang(
-            group, self._pods_by_gang.pods(name), rest.priority_classes, self._schedulers
-        )
+        gang = build_gang(group, self._pods_by_gang.pods(name), rest.priority_classes, self._schedulers)
+        self._gangs.put(name, gang)
         before = self._members.get(name, frozenset())
         after = self._members[name] = frozenset(f"{gang.namespace}/{member}" for member in member_names(gang))
         self._changed_pods.update((before ^ after).intersection(pods))
@@ -164,26 +158,27 @@ class IncrementalSnapshot:
         before = self._counted.pop(name, None)
         if before is not None:
             self._note_change(before, -1, changes)
-        self._signed.drop(name)
-        for names in (self._special, self._with_rules, self._pending, self._placed, self._unsigned):
-            names.discard(name)
+            self._signed.drop(name)
+            for names in (self._special, self._with_rules, self._pending, self._placed, self._unsigned):
+                names.discard(name)
         pod = self._pods.get(name)
         if pod is None:
             return
-        after = self._counted[name] = self._count(name, pod)
+        facts = self._kinds.facts_of(pod)
+        after = self._counted[name] = self._count(name, pod, facts.kind)
         self._note_change(after, 1, changes)
         if after.pending:
             self._pending.add(name)
         if after.placed:
             self._placed.add(name)
-        if has_anti_affinity(pod) or any(True for _ in host_ports(pod.spec)):
+        if facts.is_special:
             self._special.add(name)
         elif after.pending or after.placed:
             self._unsigned.add(name)
-        if pod.spec.affinity is not None or pod.spec.topology_spread_constraints:
+        if facts.has_rules:
             self._with_rules.add(name)
 
-    def _count(self, name: str, pod: Pod) -> CountedPod:
+    def _count(self, name: str, pod: Pod, kind: int) -> CountedPod:
         gang = gang_of(pod)
         usage = None
         if pod.spec.node_name and holds_resources(pod):
@@ -192,7 +187,7 @@ class IncrementalSnapshot:
             usage = Usage(self._sums.row(pod.spec.node_name), is_terminating, is_member)
         is_counted, state = gang in self._groups and is_ours(pod, self._schedulers), pod_state(pod)
         return CountedPod(
-            kind=self._kinds.number_of(pod),
+            kind=kind,
             usage=usage,
             pending=is_counted and state is PodState.PENDING,
             placed=is_counted and state is PodState.PLACED,
@@ -209,12 +204,15 @@ class IncrementalSnapshot:
     def snapshot(self, rest: Objects, now: datetime | None = None) -> Snapshot:
         """The cluster with all pods and PodGroups received so far, and all other objects from `rest`."""
         self.fold(rest)
-        table, rows = self._node_table, self._rows_of_nodes()
+        table = self._node_table
+        if self._summed_table is not table:
+            self._summed_table = table
+            self._sums.select_nodes(table.index)
         shared = self._shared_columns()
-        columns = self._columns(rows, shared)
+        columns = self._columns(shared)
         column_index = {name: i for i, name in enumerate(columns)}
-        used, terminating, used_by_gangs = self._lay_out(rows, columns, column_index, shared)
-        signature_of, in_use = self._sign(shared, self._sums.has_pods_outside(rows))
+        used, terminating, used_by_gangs = self._lay_out(columns, column_index, shared)
+        signature_of, in_use = self._sign(shared, self._sums.has_pods_outside)
         signatures = self._signatures.signatures
         waiting = {signatures[i] for i in {signature_of[name] for name in self._pending}}
         examples = {signatures[i]: self._signatures.examples[i] for i in in_use}
@@ -231,7 +229,7 @@ class IncrementalSnapshot:
             terminating=terminating,
             used_outside_gangs=used - used_by_gangs,
             topologies=self._topologies,
-            gangs=self._sorted_gangs(),
+            gangs=self._gangs.in_order(),
             pods=self._pods.copy(),
             classes=classes,
             class_of=PodClassNumbers(signature_of, class_numbers),
@@ -257,19 +255,19 @@ class IncrementalSnapshot:
         waiting = {name: self._pods[name] for name in self._special & self._pending}
         return SharedColumns(bound, waiting, (name for name in bound if name in self._placed))
 
-    def _columns(self, rows: Ints, shared: SharedColumns) -> tuple[str, ...]:
+    def _columns(self, shared: SharedColumns) -> tuple[str, ...]:
         requested = (self._kinds.requests[kind] for kind, count in self._pending_kinds.items() if count)
-        columns = {"pods", *self._node_table.stated, *self._sums.requested_columns(rows)}
+        columns = {"pods", *self._node_table.stated, *self._sums.requested_columns()}
         return tuple(sorted(columns.union(shared.ports.columns, shared.exclusive, *requested)))
 
     def _lay_out(
-        self, rows: Ints, columns: tuple[str, ...], column_index: Mapping[str, int], shared: SharedColumns
+        self, columns: tuple[str, ...], column_index: Mapping[str, int], shared: SharedColumns
     ) -> tuple[Ints, Ints, Ints]:
         """The arrays of what is used, what of it terminating pods hold, and what of it gangs hold."""
-        sums = self._sums
-        used, terminating, used_by_gangs = (
-            sums.lay_out(array, rows, columns) for array in (sums.used, sums.terminating, sums.used_by_gangs)
-        )
+        sums = self._sums.lay_out(columns)
+        if not shared.requests:
+            return sums.used, sums.terminating, sums.used_by_gangs
+        used, terminating, used_by_gangs = sums.used.copy(), sums.terminating.copy(), sums.used_by_gangs.copy()
         for name, requests in shared.requests.items():
             usage = self._counted[name].usage
             if usage is not None:
@@ -280,18 +278,7 @@ class IncrementalSnapshot:
                         array[node, column_index[column]] += amount
         return used, terminating, used_by_gangs
 
-    def _rows_of_nodes(self) -> Ints:
-        """The rows of all nodes; the same array while nodes are the same."""
-        if self._rows[0] is not self._node_table:
-            self._rows = (self._node_table, self._sums.rows_of(self._node_table.index))
-        return self._rows[1]
-
-    def _sorted_gangs(self) -> tuple[Gang, ...]:
-        if self._gang_order is None:
-            self._gang_order = sorted(self._gangs)
-        return tuple(map(self._gangs.__getitem__, self._gang_order))
-
-    def _sign(self, shared: SharedColumns, is_node_missing: bool) -> tuple[dict[str, int], set[int]]:
+    def _sign(self, shared: SharedColumns, is_node_missing: bool) -> tuple[ShardedDict[int], set[int]]:
         """The signatures of pods that are pending, or placed on nodes that exist; and all that occur."""
         with_rules = (self._pods[name] for name in self._with_rules if name in self._pending or self._is_bound(name))
         label_keys = selected_label_keys(with_rules)
@@ -313,9 +300,8 @@ class IncrementalSnapshot:
             signature_of[name] = self._signatures.number_of(signature, pod, requests)
             in_use.add(signature_of[name])
         if is_node_missing:
-            signature_of = {
-                name: i for name, i in signature_of.items() if name in self._pending or self._is_bound(name)
-            }
+            for name in [name for name in signature_of if name not in self._pending and not self._is_bound(name)]:
+                del signature_of[name]
             in_use = set(signature_of.values())
         return signature_of, in_use
 

@@ -3,10 +3,25 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from muster.api.core import Pod
-from muster.model.snapshot import Signature, encode_demands, node_requests
+from msgspec import Struct
+
+from muster.api.core import Pod, PodSpec
+from muster.api.names import SHARED_GPU
+from muster.model.incremental.sharded_dict import ShardedDict
+from muster.model.inter_pod_rules import has_anti_affinity
+from muster.model.snapshot import Signature, encode_demands, host_ports, node_requests
 
 Requests = Mapping[str, int]
+MOST_SPECS = 16_384  # whose facts are kept; beyond it they are worked out again
+
+
+class SpecFacts(Struct, frozen=True, eq=False, gc=False):
+    """What counting reads of a spec: worked out once for all pods that share it."""
+
+    spec: PodSpec
+    kind: int  # of its demands
+    is_special: bool  # it has host ports or anti-affinity
+    has_rules: bool  # about other pods
 
 
 class DemandKinds:
@@ -14,8 +29,26 @@ class DemandKinds:
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
+        self._facts: dict[int, SpecFacts] = {}  # by the identity of a spec, which an entry keeps alive
         self.demands: list[bytes] = []
         self.requests: list[Requests] = []
+
+    def facts_of(self, pod: Pod) -> SpecFacts:
+        """What counting reads of a pod; the same for pods with one spec, unless an annotation says more."""
+        if any(name in pod.metadata.annotations for name in SHARED_GPU):
+            return self._work_out(pod)
+        facts = self._facts.get(id(pod.spec))
+        if facts is None:
+            if len(self._facts) >= MOST_SPECS:
+                self._facts = {}
+            facts = self._facts[id(pod.spec)] = self._work_out(pod)
+        return facts
+
+    def _work_out(self, pod: Pod) -> SpecFacts:
+        spec = pod.spec
+        is_special = has_anti_affinity(pod) or any(True for _ in host_ports(spec))
+        has_rules = spec.affinity is not None or bool(spec.topology_spread_constraints)
+        return SpecFacts(spec, self.number_of(pod), is_special, has_rules)
 
     def number_of(self, pod: Pod) -> int:
         """The number of a pod's demands."""
@@ -49,7 +82,7 @@ class SignedPods:
     """The signature of each pod, and how many pods have each."""
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
+        self.numbers: ShardedDict[int] = ShardedDict()
         self._pods: Counter[int] = Counter()
 
     def sign(self, name: str, signature: int) -> None:

@@ -26,12 +26,18 @@ class PodsByGang:
 
     def update(self, before: Pod | None, after: Pod | None) -> tuple[str, ...]:
         """Replace one state of a pod by another (None: it does not exist); returns the gangs that it left or joined."""
-        left, joined = (gang_of(pod) if pod is not None else None for pod in (before, after))
+        left = gang_of(before) if before is not None else None
+        joined = gang_of(after) if after is not None else None
         if before is not None and left is not None and left != joined:
             self._remove(left, key(before.metadata))
         if after is not None and joined is not None:
-            self._pods.setdefault(joined, {})[key(after.metadata)] = after
-        return tuple(gang for gang in dict.fromkeys((left, joined)) if gang is not None)
+            members = self._pods.get(joined)
+            if members is None:
+                members = self._pods[joined] = {}
+            members[key(after.metadata)] = after
+        if left is None or left == joined:
+            return () if joined is None else (joined,)
+        return (left,) if joined is None else (left, joined)
 
     def _remove(self, gang: str, name: str) -> None:
         del self._pods[gang][name]

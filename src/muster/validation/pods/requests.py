@@ -6,6 +6,8 @@ from muster.api.core import Container, PodSpec, ResourceRequirements
 from muster.api.quantity import Resources
 
 Amounts = Mapping[str, int]
+MOST_SUMS = 4096
+_SUMS: dict[int, tuple[tuple[Container, ...], Resources]] = {}  # by the identity of containers, kept alive here
 
 
 def requests(spec: PodSpec) -> Resources:
@@ -14,8 +16,8 @@ def requests(spec: PodSpec) -> Resources:
     Sidecars start in order among the init containers and stay: each ordinary init container runs beside those before
     it, and the containers run beside all of them. A pod-level request replaces what the containers add up to.
     """
-    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or _stated(spec.resources)):
-        return _requests(spec.containers[0])  # the fast path of most pods
+    if not (spec.init_containers or spec.overhead or _stated(spec.resources)):
+        return _sum_of_containers(spec.containers)  # the fast path of most pods
     running = _sum(_requests(container) for container in spec.containers)
     sidecars: Amounts = {}
     starting: Amounts = {}
@@ -28,6 +30,18 @@ def requests(spec: PodSpec) -> Resources:
             starting = _maximum(starting, _sum((sidecars, requested)))
     needed = _maximum(_sum((running, sidecars)), starting)
     return Resources(_sum((_pod_level(spec.resources, needed), spec.overhead)))
+
+
+def _sum_of_containers(containers: tuple[Container, ...]) -> Resources:
+    """What they request together: worked out once for pods that share them."""
+    if len(containers) == 1:
+        return _requests(containers[0])
+    known = _SUMS.get(id(containers))
+    if known is None:
+        if len(_SUMS) >= MOST_SUMS:
+            _SUMS.clear()
+        known = _SUMS[id(containers)] = containers, Resources(_sum(map(_requests, containers)))
+    return known[1]
 
 
 def _requests(container: Container) -> Resources:
