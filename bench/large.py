@@ -31,11 +31,12 @@ from muster.api.resources import POD_GROUPS
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import Raw
-from muster.kube.stored_object import EncodedObject
+from muster.kube.listed_pod import ListedPod
+from muster.kube.stored_object import encode_object
 
 CHANGED, SNAPSHOTS = 8, 9
 LONGEST_SECONDS = 300.0
-LOOK_SECONDS = 0.01
+LOOK_SECONDS = 0.1  # each look costs muster an answer
 VERBS = (("plan",), ("topology",))
 
 
@@ -237,7 +238,7 @@ def snapshot_seconds(pods: int, nodes: int) -> float:
 
 
 def changed(raw: Raw) -> ObjectUpdated:
-    return ObjectUpdated(EncodedObject(msgspec.json.encode(raw), struct=Pod))
+    return ObjectUpdated(encode_object(msgspec.json.encode(raw), struct=ListedPod))
 
 
 def main(pods: int, nodes: int) -> None:

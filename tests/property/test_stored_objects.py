@@ -16,7 +16,7 @@ from muster.api.objects import WATCHED_KINDS
 from muster.grouping.types import WorkloadPod
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ObjectUpdated
-from muster.kube.stored_object import EncodedObject, identity, raw_of, read_object, scheduler_of, version_of
+from muster.kube.stored_object import encode_object, identity, raw_of, read_object, scheduler_of, version_of
 from tests.property.values import NASTY, cluster, mutants, podgroups
 from tests.support.factories import Raw, stored_pod
 
@@ -58,7 +58,7 @@ def test_a_field_of_any_type_is_read_in_the_same_way(field: str, value: Any) -> 
 def test_an_encoded_object_is_the_object() -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", **stored_pod("a", 7)}
     raw["spec"] = {**raw.get("spec", {}), "schedulerName": "muster"}
-    encoded = EncodedObject(msgspec.json.encode({name: raw[name] for name in raw if name != "kind"}), ("v1", "Pod"))
+    encoded = encode_object(msgspec.json.encode({name: raw[name] for name in raw if name != "kind"}), ("v1", "Pod"))
     assert raw_of(encoded) == raw == raw_of(raw)
     assert raw_of(encoded) is raw_of(encoded)
     for question in (identity, version_of, scheduler_of):
@@ -71,13 +71,13 @@ def test_an_encoded_object_is_the_object() -> None:
 )
 def test_what_no_api_server_stores_is_no_object(value: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
-        EncodedObject(msgspec.json.encode(value))
+        encode_object(msgspec.json.encode(value))
 
 
 @pytest.mark.parametrize("spec", ["a", 7, ["a"]])
 def test_a_spec_that_is_no_object_is_refused(spec: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
-        EncodedObject(msgspec.json.encode({"metadata": {"name": "a"}, "spec": spec}))
+        encode_object(msgspec.json.encode({"metadata": {"name": "a"}, "spec": spec}))
 
 
 def test_the_cache_has_the_same_objects_however_they_come() -> None:
@@ -87,7 +87,7 @@ def test_the_cache_has_the_same_objects_however_they_come() -> None:
     for raw in (*cluster(), *podgroups()):
         struct = structs.get(raw["kind"])
         if struct is not None:
-            for cache, stored in ((plain, raw), (encoded, EncodedObject(msgspec.json.encode(raw)))):
+            for cache, stored in ((plain, raw), (encoded, encode_object(msgspec.json.encode(raw)))):
                 cache.handle(struct, ObjectUpdated(stored))
     assert astuple(plain.objects) == astuple(encoded.objects)
     assert plain.version == encoded.version > 0

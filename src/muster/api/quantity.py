@@ -24,11 +24,15 @@ _SUFFIXES: Mapping[str, Fraction] = {
     **{f"{letter}i": Fraction(2 ** (10 * step)) for step, letter in enumerate("KMGTPE", 1)},
 }
 _LONGEST = 512  # characters
+MOST_KNOWN = 4096  # resource lists
 _WIDEST_POWER = 2 * _LONGEST  # beyond it no number of that length comes back into range; more must not cost memory
 
 
 class Resources(dict[str, int]):
     """Amounts by resource name, in base units. Decoded from the wire in one go, so that errors name the resource."""
+
+
+_KNOWN: dict[tuple[tuple[str, object], ...], Resources] = {}  # by the items of the list
 
 
 def parse_amount(resource: str, text: str | float) -> int:
@@ -46,14 +50,21 @@ def parse_resources(raw: object) -> Resources:
     if not isinstance(raw, dict):
         raise ValueError("expected amounts by resource name")
     items = tuple(raw.items())
-    if all(type(value) is str for _, value in items):  # 1, 1.0 and True would be one key
-        return _parse_texts(items)
-    return _parse_items(items)
+    try:
+        known = _KNOWN.get(items)
+    except TypeError:  # a value that is no quantity
+        known = None
+    return _parse_new(items) if known is None else known
 
 
-@lru_cache(maxsize=4096)
-def _parse_texts(items: tuple[tuple[str, str], ...]) -> Resources:
-    return _parse_items(items)
+def _parse_new(items: tuple[tuple[str, object], ...]) -> Resources:
+    """Remembered where every value is text: 1, 1.0 and True would be one key."""
+    amounts = _parse_items(items)
+    if all(type(value) is str for _, value in items):
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[items] = amounts
+    return amounts
 
 
 def _parse_items(items: Iterable[tuple[object, object]]) -> Resources:

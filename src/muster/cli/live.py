@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from muster.api import codec
 from muster.api.codec import Document
 from muster.api.core import Pod
+from muster.api.meta import ObjectMeta
 from muster.api.names import LAST_APPLIED
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects
 from muster.api.resources import PODS, Resource
@@ -27,6 +28,7 @@ from muster.grouping.pod_reader import pod_of
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
+from muster.kube.listed_pod import ListedPod
 from muster.kube.stored_object import EncodedObject
 from muster.reporting.grouping import DEFAULT_SCHEDULER
 
@@ -43,9 +45,11 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
     interner = PodInterner()
 
     def decode(resource: Resource, page: Listing) -> Objects:
-        pods = _exact_pods(page) if resource == PODS else ()
-        decoded = Objects(pods=pods) if pods else codec.objects(documents(resource, page))
-        return replace(decoded, pods=tuple(_with_owners(interner.intern(pod), pod) for pod in decoded.pods))
+        pods = _listed_pods(interner, page) if resource == PODS else ()
+        if pods:
+            return Objects(pods=pods)
+        decoded = codec.objects(documents(resource, page))
+        return replace(decoded, pods=tuple(_with_owners(interner.intern(pod), pod.metadata) for pod in decoded.pods))
 
     pages = list(chain.from_iterable(_read_pages(kubeconfig, context, decode).values()))
     kinds: dict[str, Any] = {
@@ -54,19 +58,21 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
     return Objects(**kinds)
 
 
-def _exact_pods(page: Listing) -> tuple[Pod, ...]:
-    """The pods of a page in one pass; none where they came as plain values, or one has fields of wrong types."""
-    encoded = [stored for stored in page.stored if isinstance(stored, EncodedObject) and stored.is_exact]
-    return tuple(stored.read(Pod) for stored in encoded) if len(encoded) == len(page.stored) else ()
+def _listed_pods(interner: PodInterner, page: Listing) -> tuple[Pod, ...]:
+    """The pods of a page at little cost; none where they came as plain values, or one has fields of wrong types."""
+    encoded = [stored.struct for stored in page.stored if isinstance(stored, EncodedObject) and stored.is_exact]
+    listed = [pod for pod in encoded if isinstance(pod, ListedPod)]
+    pods = [_with_owners(interned, pod.metadata) for pod in listed if (interned := interner.intern_listed(pod))]
+    return tuple(pods) if len(pods) == len(page.stored) else ()
 
 
-def _with_owners(interned: Pod, pod: Pod) -> Pod:
+def _with_owners(interned: Pod, metadata: ObjectMeta) -> Pod:
     """With what grouping reads, unless Kubernetes' own scheduler places the pod, or its PodGroup is a user's."""
-    if pod.spec.scheduler_name == DEFAULT_SCHEDULER or has_foreign_group(pod_of(pod)):
+    if interned.spec.scheduler_name == DEFAULT_SCHEDULER or has_foreign_group(pod_of(interned)):
         return interned
-    kept = {name: text for name, text in pod.metadata.annotations.items() if name != LAST_APPLIED}
-    metadata = replace(interned.metadata, annotations=kept, owner_references=pod.metadata.owner_references)
-    return replace(interned, metadata=metadata)
+    kept = {name: text for name, text in metadata.annotations.items() if name != LAST_APPLIED}
+    with_owners = replace(interned.metadata, annotations=kept, owner_references=metadata.owner_references)
+    return replace(interned, metadata=with_owners)
 
 
 def read(kubeconfig: str | None, context: str | None, reduce: Reduce[T]) -> dict[Resource, list[T]]:

@@ -108,14 +108,18 @@ class WatchedCluster:
             self._is_building = False
 
     async def _reflect(self, resource: Resource, struct: type[Wire]) -> None:
-        async with aclosing(self._reflectors[resource].events()) as events:
-            async for event in events:
-                if (self.cache.handle(struct, event) and not self.cache.echo) or isinstance(event, ListCompleted):
-                    self._trigger.wake()
-                for listener in self.listeners:
-                    listener(resource, event)
-                if isinstance(event, ListCompleted):
-                    await self.fold()
+        async with aclosing(self._reflectors[resource].batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self._handle(resource, struct, event)
+                    if isinstance(event, ListCompleted):
+                        await self.fold()
+
+    def _handle(self, resource: Resource, struct: type[Wire], event: ReflectorEvent) -> None:
+        if (self.cache.handle(struct, event) and not self.cache.echo) or isinstance(event, ListCompleted):
+            self._trigger.wake()
+        for listener in self.listeners:
+            listener(resource, event)
 
 
 def in_scope(settings: Scheduling) -> Callable[[Pod | PodGroup], bool]:

@@ -25,7 +25,8 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
 from muster.kube.cluster import Listing, Raw
 from muster.kube.errors import ApiError
-from muster.kube.stored_object import EncodedObject, StoredObject
+from muster.kube.listed_pod import ListedPod
+from muster.kube.stored_object import EncodedObject, StoredObject, encode_object
 from muster.validation.crds import own_crds
 
 SERVER = "https://cluster.example.com/prefix"
@@ -203,7 +204,7 @@ def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 def encoded(raw: Raw) -> EncodedObject:
     """As an API server sends it."""
-    return EncodedObject(msgspec.json.encode(raw), ("v1", "Pod"), Pod)
+    return encode_object(msgspec.json.encode(raw), ("v1", "Pod"), ListedPod)
 
 
 def test_pods_are_the_same_however_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

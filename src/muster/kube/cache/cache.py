@@ -4,6 +4,7 @@ Fields that muster does not read are dropped when an object is decoded, and equa
 snapshot is equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
@@ -21,8 +22,9 @@ from muster.api.queue import Queue
 from muster.kube.cache.interning import PodInterner, strip
 from muster.kube.cache.marked_pods import MarkedPods
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
+from muster.kube.listed_pod import ListedPod
 from muster.kube.pod_mark import PodMark
-from muster.kube.stored_object import StoredObject, identity, read_object
+from muster.kube.stored_object import EncodedObject, StoredObject, identity, read_object
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.validation.pods.membership import OURS, gang_of
@@ -91,6 +93,7 @@ class Cache:
             return False
         if struct is Pod:
             self._marked_pods.drop(name)
+            self._interner.drop_unused(len(self._stored[Pod]))
         self._note_change(struct, name, before, None)
         return True
 
@@ -144,6 +147,10 @@ class Cache:
         return _without_own_writes(before) == _without_own_writes(after)
 
     def _read(self, received: StoredObject, struct: type[Wire]) -> Wire:
+        if isinstance(received, EncodedObject) and isinstance(received.struct, ListedPod):
+            pod = self._interner.intern_listed(received.struct)
+            if pod is not None:
+                return pod
         decoded = read_object(received, struct)
         return self._interner.intern(decoded) if isinstance(decoded, Pod) else strip(decoded)
 
@@ -201,7 +208,7 @@ class Cache:
         """What `build` needs; quick, as it counts nothing."""
         before, self._assumed = self._assumed, instead or {}
         for name in before.keys() | self._assumed.keys():
-            self._forward_pod(name)
+            self._forward_pod(name, _split(name))
         self._forward_changes(None)
         return self._rest
 
@@ -225,10 +232,24 @@ class Cache:
             on_moved = (name for name, pod in self._pods() if pod.spec.node_name in self._moved_nodes)
             self._unfolded[Pod] |= dict.fromkeys(on_moved)
             self._moved_nodes = set()
-        for struct, forward in ((PodGroup, self._forward_group), (Pod, self._forward_pod)):
-            for name in list(islice(self._unfolded[struct], limit)):
-                del self._unfolded[struct][name]
-                forward(_to_key(name))
+        left = sys.maxsize if limit is None else limit
+        while self._unfolded[PodGroup] and left > 0:
+            left -= self._forward_gang(next(iter(self._unfolded[PodGroup])))
+        for name in list(islice(self._unfolded[Pod], max(left, 0))):
+            del self._unfolded[Pod][name]
+            self._forward_pod(_to_key(name), name)
+
+    def _forward_gang(self, name: tuple[str, str]) -> int:
+        """A PodGroup, and those of its pods that changed, so that the gang is built once; returns how many."""
+        del self._unfolded[PodGroup][name]
+        gang, changed = _to_key(name), self._unfolded[Pod]
+        self._forward_group(gang)
+        pods = [(pod, _split(pod)) for pod in self._pods_by_gang.names(gang)] if changed else []
+        pods = [(pod, parts) for pod, parts in pods if parts in changed]
+        for pod, parts in pods:
+            del changed[parts]
+            self._forward_pod(pod, parts)
+        return 1 + len(pods)
 
     @property
     def _rest(self) -> Objects:
@@ -254,8 +275,8 @@ class Cache:
         self._of_shard[struct] = listed, before if is_same else after
         return self._of_shard[struct][1]
 
-    def _forward_pod(self, name: str) -> None:
-        stored = self.pod(name)
+    def _forward_pod(self, name: str, parts: tuple[str, str]) -> None:
+        stored = _as_pod(self._stored[Pod].get(parts))
         pod = self._assumed.get(name, stored)
         if stored is not None and pod is not None and self._is_read(pod):
             self._incremental.put(pod)

@@ -11,12 +11,31 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from muster.api.core import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    StorageClass,
+)
 from muster.api.meta import ObjectMeta, Wire
+from muster.kube.listed_pod import ListedPod, decode_spec, encode_spec, pinning
 
 T = TypeVar("T")
-READ_ANNOTATIONS = (names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING, *names.SHARED_GPU)  # of pods
+READ_ANNOTATIONS = frozenset((names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING, *names.SHARED_GPU))  # of pods
+SHARED_FIELDS = (  # of a spec
+    "containers",
+    "init_containers",
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+    "volumes",
+)
 MAX_PARTS = 50_000  # parts that are remembered; beyond it the table starts again, and parts in use stay in use
+SPARE_PARTS, PARTS_OF_A_POD = 1_000, 4
 
 
 def strip(decoded: Wire) -> Wire:
@@ -38,39 +57,45 @@ class PodInterner:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, bytes], object] = {}
 
+    def __len__(self) -> int:
+        return len(self._parts)
+
     def intern(self, pod: Pod) -> Pod:
         """A pod that every rule reads in the same way."""
-        meta, spec, status = pod.metadata, pod.spec, pod.status
-        annotations = {name: meta.annotations[name] for name in READ_ANNOTATIONS if name in meta.annotations}
-        return Pod(
-            replace(
-                meta,
-                generate_name="",
-                resource_version="",
-                namespace=sys.intern(meta.namespace),
-                labels=self._shared("labels", meta.labels),
-                annotations=self._shared("annotations", annotations),
-                creation_timestamp=self._shared("creation_timestamp", meta.creation_timestamp),
-                owner_references=(),
-            ),
-            replace(
-                spec,
-                node_name=sys.intern(spec.node_name),
-                containers=self._shared("containers", spec.containers),
-                init_containers=self._shared("init_containers", spec.init_containers),
-                node_selector=self._shared("node_selector", spec.node_selector),
-                affinity=self._shared("affinity", spec.affinity),
-                tolerations=self._shared("tolerations", spec.tolerations),
-                topology_spread_constraints=self._shared(
-                    "topology_spread_constraints", spec.topology_spread_constraints
-                ),
-                volumes=self._shared(
-                    "volumes",
-                    tuple(volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral),
-                ),
-            ),
-            self._shared("status", status),
+        spec = replace(pod.spec, volumes=pinning(pod.spec.volumes))
+        return Pod(self._metadata(pod.metadata), self._share_parts(spec), self._shared("status", pod.status))
+
+    def intern_listed(self, pod: ListedPod) -> Pod | None:
+        """The same of a pod as lists bring it, at less cost; None: a part does not fit."""
+        about = ("spec", encode_spec(pod.spec))
+        spec: PodSpec | None = self._parts.get(about)  # type: ignore[assignment]
+        if spec is None:
+            try:
+                spec = self._parts[about] = self._share_parts(decode_spec(about[1]))
+            except msgspec.ValidationError:
+                return None
+        return Pod(self._metadata(pod.metadata), spec, self._shared("status", pod.status))
+
+    def drop_unused(self, pods: int) -> None:
+        """Forget the parts of pods that are gone, once they outnumber by far those of so many that are there."""
+        if len(self._parts) > SPARE_PARTS + PARTS_OF_A_POD * pods:
+            self._parts = {}
+
+    def _metadata(self, meta: ObjectMeta) -> ObjectMeta:
+        annotations = {name: text for name, text in meta.annotations.items() if name in READ_ANNOTATIONS}
+        return replace(
+            meta,
+            generate_name="",
+            resource_version="",
+            namespace=sys.intern(meta.namespace),
+            labels=self._shared("labels", meta.labels),
+            annotations=self._shared("annotations", annotations),
+            owner_references=(),
         )
+
+    def _share_parts(self, spec: PodSpec) -> PodSpec:
+        shared = {field: self._shared(field, getattr(spec, field)) for field in SHARED_FIELDS}
+        return replace(spec, node_name=sys.intern(spec.node_name), **shared)
 
     def _shared(self, field: str, value: T) -> T:
         """An equal value: the same object for all that are equal in this field."""

@@ -8,7 +8,7 @@ differs from what the consumer has received.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -164,26 +164,33 @@ class ReceivedObjects:
                 self._versions.pop(identity(change.stored), None)
                 yield ObjectDeleted(change.stored)
             case _:
-                yield from self.differences(change.stored)
+                yield from self._differences(identity(change.stored), change.stored)
 
-    def differences(self, stored: StoredObject) -> Iterator[ReflectorEvent]:
+    def receive(self, page: Iterable[StoredObject], listed: set[tuple[str, str]]) -> Iterator[ReflectorEvent]:
+        """What the objects of a page mean to the consumer; notes which there are."""
+        for stored in page:
+            key = identity(stored)
+            listed.add(key)
+            yield from self._differences(key, stored)
+
+    def _differences(self, key: tuple[str, str], stored: StoredObject) -> tuple[ReflectorEvent, ...]:
         """Nothing where it was received like this; a deletion first where another object had this name before."""
-        key, version = identity(stored), version_of(stored)
+        version = version_of(stored)
         before = self._versions.get(key)
         if before == version:
-            return
-        if before is not None and before[0] != version[0]:
-            yield self._deleted(key)
+            return ()
         self._versions[key] = version
-        yield ObjectUpdated(stored)
+        if before is not None and before[0] != version[0]:
+            return self._deleted(key, before), ObjectUpdated(stored)
+        return (ObjectUpdated(stored),)
 
     def missing(self, listed: Container[tuple[str, str]]) -> Iterator[ObjectDeleted]:
         """Deletions of everything that a complete list does not hold."""
         for key in [key for key in self._versions if key not in listed]:
-            yield self._deleted(key)
+            yield self._deleted(key, self._versions.pop(key))
 
-    def _deleted(self, key: tuple[str, str]) -> ObjectDeleted:
-        uid, version = self._versions.pop(key)
+    def _deleted(self, key: tuple[str, str], known: tuple[str, str]) -> ObjectDeleted:
+        uid, version = known
         meta = {"name": key[1], "uid": uid, "resourceVersion": version}
         meta |= {"namespace": key[0]} if key[0] else {}
         return ObjectDeleted({"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": meta})
@@ -233,12 +240,19 @@ class Reflector:
 
     async def events(self) -> AsyncGenerator[ReflectorEvent, None]:
         """Retries every ApiError, which is then in `health`; any other exception ends it."""
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def batches(self) -> AsyncGenerator[Iterator[ReflectorEvent], None]:
+        """The same events, those of a page together; each counts as received when it is taken."""
         while True:
             is_watch = bool(self._since) and not self._is_relist_requested
             try:
-                async with aclosing(self._watch() if is_watch else self._list()) as events:
-                    async for event in events:
-                        yield event
+                async with aclosing(self._watch() if is_watch else self._list()) as batches:
+                    async for batch in batches:
+                        yield batch
                 if is_watch:
                     await self._unless_relist(self._pause, self._end())
             except ApiError as error:
@@ -247,36 +261,32 @@ class Reflector:
             except RelistRequested:
                 self.health.closed()
 
-    async def _list(self) -> AsyncGenerator[ReflectorEvent, None]:
+    async def _list(self) -> AsyncGenerator[Iterator[ReflectorEvent], None]:
         """Everything that differs, then `ListCompleted`. Where pages expire on the way, it reads all in one piece."""
         self._is_relist_requested = False
         try:
-            async with aclosing(self._pages(PAGE)) as events:
-                async for event in events:
-                    yield event
+            async with aclosing(self._pages(PAGE)) as batches:
+                async for batch in batches:
+                    yield batch
         except ApiError as error:
             if error.status != 410:
                 raise
-            async with aclosing(self._pages(0)) as events:
-                async for event in events:
-                    yield event
+            async with aclosing(self._pages(0)) as batches:
+                async for batch in batches:
+                    yield batch
 
-    async def _pages(self, limit: int) -> AsyncGenerator[ReflectorEvent, None]:
+    async def _pages(self, limit: int) -> AsyncGenerator[Iterator[ReflectorEvent], None]:
         self.health.lists += 1
         number = self.health.lists
         listed: set[tuple[str, str]] = set()
         async with aclosing(self._pages_ahead(limit)) as pages:
             async for page in pages:
                 self.health.received()
-                for stored in page.stored:
-                    listed.add(identity(stored))
-                    for event in self._received.differences(stored):
-                        yield event
-        for event in self._received.missing(listed):
-            yield event
+                yield self._received.receive(page.stored, listed)
+        yield self._received.missing(listed)
         self._since = page.resource_version
         self.health.listed = number
-        yield ListCompleted(self._since)
+        yield iter((ListCompleted(self._since),))
 
     async def _pages_ahead(self, limit: int) -> AsyncGenerator[Listing, None]:
         """Every page; the API server prepares the next one while the consumer has this one."""
@@ -294,7 +304,7 @@ class Reflector:
     async def _page(self, limit: int, after: str) -> Listing:
         return await self._cluster.list(self._resource, **self._selection, limit=limit, after=after)
 
-    async def _watch(self) -> AsyncGenerator[ReflectorEvent, None]:
+    async def _watch(self) -> AsyncGenerator[Iterator[ReflectorEvent], None]:
         """What happens after the list, until the watch ends."""
         async with AsyncExitStack() as stack:
             watch = self._cluster.watch(self._resource, self._since, **self._selection)
@@ -307,8 +317,7 @@ class Reflector:
                     self.health.received()
                 self._backoff.reset()
                 self._since = change.resource_version
-                for event in self._received.apply(change):
-                    yield event
+                yield self._received.apply(change)
 
     async def _unless_relist(self, start: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Waits for a response; RelistRequested where a relist is or was requested."""

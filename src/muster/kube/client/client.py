@@ -4,14 +4,14 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta, Struct, field
 
-from muster.api.core import Pod
+from muster.api.core import Node
 from muster.api.meta import Wire
-from muster.api.resources import BINDINGS, EVICTIONS, NODES, PODS, Resource
+from muster.api.podgroup import PodGroup
+from muster.api.resources import BINDINGS, EVICTIONS, NODES, POD_GROUPS, PODS, Resource
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Observe, Request
@@ -20,15 +20,20 @@ from muster.kube.client.responses import check_confirmation, decode_body, unexpe
 from muster.kube.client.watch import open_watch
 from muster.kube.cluster import Change, Listing, PatchType
 from muster.kube.errors import ApiError
+from muster.kube.listed_pod import ListedPod
 from muster.kube.pod_mark import PodMark
-from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, is_object
+from muster.kube.stored_object import ObjectHead, Raw, decode_page, is_object
 
 PAGE: Final = 500  # objects of one request where the caller lists all
 MANAGER: Final = {"fieldManager": "muster"}
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
 
-STRUCTS: Final[Mapping[Resource, type[Wire]]] = {PODS: Pod}  # of kinds with many objects: decoded when they come
+STRUCTS: Final[Mapping[Resource, type[Wire]]] = {  # of kinds with many objects: decoded when they come
+    PODS: ListedPod,
+    NODES: Node,
+    POD_GROUPS: PodGroup,
+}
 
 LABELS_SINCE: Final = (1, 35)  # pods get the labels of their Binding (feature gate PodTopologyLabelsAdmission)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")  # providers write a minor version as `35+`
@@ -36,19 +41,6 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")  # providers write a minor version as
 _encode = msgspec.json.Encoder().encode
 
 
-class _ListMeta(Struct, frozen=True, rename="camel"):
-    resource_version: Annotated[str, Meta(min_length=1)]
-    continue_: str = field(name="continue", default="")
-
-
-class _List(Struct, frozen=True):
-    """Every field is required: something else must not pass for an empty list, or all objects would seem deleted."""
-
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None
-
-
-_decode_list = msgspec.json.Decoder(_List).decode
 _decode = msgspec.json.Decoder(Raw).decode
 
 
@@ -103,12 +95,10 @@ class Kubernetes:
     async def _page(self, resource: Resource, path: str, query: Mapping[str, str], limit: int, after: str) -> Listing:
         page = {"limit": str(limit)} if limit else {}
         page |= {"continue": after} if after else {}
-        listed = decode_body(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
+        body = await self._http.call(Request("GET", path, {**query, **page}))
         kind, struct = (resource.api_version, resource.kind), STRUCTS.get(resource, ObjectHead)
-        stored = decode_body(
-            lambda items: tuple(EncodedObject(item, kind, struct) for item in items), listed.items or (), path
-        )
-        return Listing(stored, listed.metadata.resource_version, listed.metadata.continue_)
+        stored, metadata = decode_body(lambda data: decode_page(data, kind, struct), body, path)
+        return Listing(stored, metadata.resource_version, metadata.continue_)
 
     def watch(
         self, resource: Resource, since: str, namespace: str = "", *, labels: str = "", fields: str = ""

@@ -15,7 +15,7 @@ from muster.kube.client.http import Http, Request
 from muster.kube.client.responses import NOT_JSON, parse_watch_error, request_backoff
 from muster.kube.cluster import Change
 from muster.kube.errors import ApiError
-from muster.kube.stored_object import EncodedObject, ObjectHead, Raw, StoredObject
+from muster.kube.stored_object import ObjectHead, Raw, StoredObject, encode_object
 
 STREAM_SHARE: Final = (0.6, 0.8)  # of the longest silence: how long a stream lasts; spread, so that not all end at once
 LONGEST_LINE: Final = 64 * 2**20
@@ -148,7 +148,7 @@ class ClientWatch:
     def _decode(self, event: _Event) -> StoredObject:
         if event.type == "BOOKMARK":
             return _decode_bookmark(event.object)
-        return EncodedObject(event.object, struct=self._struct)
+        return encode_object(event.object, struct=self._struct)
 
     def _not_an_event(self) -> ApiError:
         return ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event")

@@ -20,6 +20,7 @@ from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
+from muster.kube.cache import interning
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, ReflectorEvent
@@ -551,3 +552,15 @@ def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     raw["spec"]["volumes"] = [ephemeral, claim, {"name": "tmp", "emptyDir": {}}]
     assert [volume.name for volume in small(raw).spec.volumes] == ["scratch", "data"]
+
+
+def test_parts_of_pods_that_are_gone_are_forgotten() -> None:
+    """A cluster whose pods come and go for weeks: memory follows those that are there."""
+    cache = Cache()
+    for i in range(3 * interning.SPARE_PARTS):
+        raw = gpu_pod(f"p{i}", f"g{i}")
+        raw["metadata"]["labels"] = {"index": str(i)}
+        cache.handle(Pod, ObjectUpdated(raw))
+        if i >= 10:
+            cache.handle(Pod, ObjectDeleted(gpu_pod(f"p{i - 10}", f"g{i - 10}")))
+    assert len(cache._interner) < interning.SPARE_PARTS + 10 * interning.PARTS_OF_A_POD
