@@ -19,6 +19,7 @@ from muster.kube.errors import ApiError
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
 KEPT_SECONDS = 3600.0  # how long API servers keep an Event that is not updated
+MOST_RECORDED = 4_096  # Events whose counts are known, as in Kubernetes' own recorders
 CLUSTER_SCOPED = "default"  # the namespace of events about objects in none
 Series = tuple[str, str, str, str, str]  # what identifies an Event: kind, namespace, name, uid, and the reason
 
@@ -29,11 +30,11 @@ class CountedEvent(Struct, frozen=True):
     name: str
     count: int  # 0: unconfirmed
     at: float  # by a clock that never goes back
-    message: str = ""  # the latest
+    message: bytes = b""  # a digest of the latest
 
 
 class EventRecorder:
-    """Writes events, and remembers the count of each for as long as API servers keep it."""
+    """Writes events, and remembers the counts of the latest, for as long as API servers keep them."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self.cluster, self.clock = cluster, clock
@@ -49,12 +50,16 @@ class EventRecorder:
             self._recorded[series] = recorded  # before the request: without an answer, the next attempt patches it
             await self.cluster.create(EVENTS, event)
         self._recorded.pop(series, None)
-        self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock(), event["message"])
+        digest = _digest(event["message"])
+        self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock(), digest)
+
+    def __len__(self) -> int:
+        return len(self._recorded)
 
     def is_repeated(self, event: Raw, seconds: float) -> bool:
         """Whether the latest event of its series says the same, and was recorded in these last seconds."""
         recorded = self._recorded.get(series_of(event))
-        if recorded is None or recorded.message != event["message"]:
+        if recorded is None or recorded.message != _digest(event["message"]):
             return False
         return self.clock() - recorded.at < seconds
 
@@ -70,10 +75,18 @@ class EventRecorder:
         return True
 
     def _forget(self) -> None:
-        """Drop the counts of Events that API servers have deleted by now."""
+        """Drop the counts of Events that API servers have deleted by now, and of the oldest where there are many."""
         old = self.clock() - KEPT_SECONDS
-        while self._recorded and self._recorded[first := next(iter(self._recorded))].at < old:
+        while self._recorded:
+            first = next(iter(self._recorded))
+            if self._recorded[first].at >= old and len(self._recorded) < MOST_RECORDED:
+                return
             del self._recorded[first]
+
+
+def _digest(message: str) -> bytes:
+    """Sentences may have a kilobyte, and there are thousands."""
+    return blake2b(message.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def series_of(event: Raw) -> Series:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.model.incremental.node_sums import NodeSums, Usage
+from muster.model.incremental.node_sums import LaidOutSums, NodeSums, Usage
 
 REQUESTS = ({"cpu": 1000, "pods": 1}, {"cpu": 500, "nvidia.com/gpu": 8, "pods": 1}, {"memory": 7, "pods": 1})
 NODES = ("a", "b", "c", "d")
@@ -16,7 +16,8 @@ ROUNDS = st.lists(st.tuples(st.lists(PODS, max_size=6), st.permutations(NODES), 
 @given(ROUNDS)
 def test_what_is_laid_out_is_the_sum_of_all_pods(rounds: list[tuple[list[Counted], list[str], int]]) -> None:
     """Pods come and go, and nodes too, whose pods stay; what was laid out before never changes."""
-    sums, pods, laid_out = NodeSums(), list[Counted](), []
+    sums, pods, selected = NodeSums(), list[Counted](), list[str]()
+    laid_out: list[tuple[LaidOutSums, list[list[list[int]]]]] = []
     columns = ("cpu", "memory", "nvidia.com/gpu", "other", "pods")
     for came, order, many in rounds:
         gone, pods = pods[: len(pods) // 2], [*pods[len(pods) // 2 :], *came]
