@@ -7,26 +7,26 @@ from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import format_amount
 from muster.validation.context import ClusterCapacity, Requests, ValidationContext
-from muster.validation.defaults import constraints
-from muster.validation.podgroup import GroupPlace, outline
+from muster.validation.defaults import Constraints
+from muster.validation.podgroup import GroupPlace, Outline
 from muster.validation.problem import Problem
 
 Amounts = Mapping[str, int]
 Pods = Mapping[str, Counter[Requests]]  # of every leaf: the number of pods for each different request
 
 
-def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
+def judge(group: PodGroup, outlined: Outline, resolved: Constraints, context: ValidationContext) -> Iterator[Problem]:
     """Every minimum that does not fit even an empty cluster of these nodes."""
     if not context.objects.nodes:
         return
-    places = {place.name: place for place in outline(group.spec).places}
+    places = {place.name: place for place in outlined.places}
     pods = _pods(group, context, places)
     if not pods:
         return
     unplaceable = _unplaceable(pods, context.capacity)
     for name, demands in pods.items() if unplaceable else ():
         yield from _too_large_pods(places[name], demands, unplaceable, context.capacity)
-    yield from _too_large_groups(group, context, places, pods)
+    yield from _too_large_groups(group, resolved, context, places, pods)
 
 
 def _pods(group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace]) -> Pods:
@@ -62,10 +62,14 @@ def _too_large_pods(
 
 
 def _too_large_groups(
-    group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace], pods: Pods
+    group: PodGroup,
+    resolved: Constraints,
+    context: ValidationContext,
+    places: Mapping[str, GroupPlace],
+    pods: Pods,
 ) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
-    resolved, topologies = constraints(group), context.topologies
+    topologies = context.topologies
     least = _least(group, resolved, places, pods)
     for name, constraint in resolved.items():
         if not constraint.required_topology_level:

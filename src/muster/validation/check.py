@@ -21,6 +21,7 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.validation import capacity_warnings, podgroup, queue, topology, update, warnings
 from muster.validation.context import ValidationContext
+from muster.validation.defaults import constraints
 from muster.validation.grove import children, misspellings, pod_clique_set, topology_bindings, updates
 from muster.validation.grove.defaults import with_set_defaults
 from muster.validation.pods import pod
@@ -88,15 +89,16 @@ def _grove(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Itera
 def _pod_group(group: PodGroup, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
     yield from podgroup.judge_metadata(group)
     yield from _misspelt_fields(raw)
-    judged = podgroup.judge(group.spec)
+    outlined, resolved = podgroup.outline(group.spec), constraints(group)
+    judged = podgroup.judge_outline(outlined)
     if old is None:
         yield from judged
     else:
         stored, _ = decode(old, PodGroup)
         yield from update.ratchet(judged, podgroup.judge(stored.spec))
         yield from update.raised_minimums(stored, group)
-    yield from warnings.judge(group, context)
-    yield from capacity_warnings.judge(group, context)
+    yield from warnings.judge(group, resolved, context)
+    yield from capacity_warnings.judge(group, outlined, resolved, context)
 
 
 def _misspelt_fields(raw: Any) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from muster.api.core import PriorityClass
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.validation.podgroup import parents_first
 
+Constraints = Mapping[str, TopologyConstraint]  # by place, parents before children
 PRIORITY = 50  # P1: where neither a class nor a global default says otherwise
 PREEMPTIBLE_BELOW = 100  # P1
 BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -60,11 +61,16 @@ def constraint(group: PodGroup) -> TopologyConstraint:
     )
 
 
-def constraints(group: PodGroup) -> Mapping[str, TopologyConstraint]:
-    """The constraint at every place, `""` being the PodGroup, with the Topology of the nearest ancestor (T4)."""
+def constraints(group: PodGroup) -> Constraints:
+    """The constraint at every place, `""` being the PodGroup, with the Topology of the nearest ancestor (T4).
+
+    Equal ones are one object: rules check each once.
+    """
     resolved = {"": constraint(group)}
+    different: dict[TopologyConstraint, TopologyConstraint] = {}
     for part in parents_first(group.spec):
-        resolved[part.name] = _inherit(part.topology_constraint, resolved[part.parent])
+        inherited = _inherit(part.topology_constraint, resolved[part.parent])
+        resolved[part.name] = different.setdefault(inherited, inherited)
     return resolved
 
 

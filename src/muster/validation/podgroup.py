@@ -364,7 +364,11 @@ def planning_problems(group: PodGroup) -> Iterator[Problem]:
 
 def judge(spec: PodGroupSpec, rules: Iterable[Rule] = RULES) -> Iterator[Problem]:
     """Every problem of the spec alone."""
-    outlined = outline(spec)
+    return judge_outline(outline(spec), rules)
+
+
+def judge_outline(outlined: Outline, rules: Iterable[Rule] = RULES) -> Iterator[Problem]:
+    """The same of a spec whose children are counted already."""
     for rule in rules:
         yield from rule(outlined)
 

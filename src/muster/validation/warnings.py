@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -10,19 +10,20 @@ from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.validation.context import ValidationContext
-from muster.validation.defaults import BUILT_IN, constraints, priority_class, queue
+from muster.validation.defaults import BUILT_IN, Constraints, priority_class, queue
 from muster.validation.problem import Problem, listed
 from muster.validation.topology import unknown_level, unknown_topology
 
+DIGITS = "0123456789"
 _NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters as ordinals
 _NOTHING = TopologyConstraint()
 USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
 
 
-def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
+def judge(group: PodGroup, resolved: Constraints, context: ValidationContext) -> Iterator[Problem]:
     """Every warning, and constraints that name what does not exist."""
-    places = _constrained_places(group)
+    places = _constrained_places(group, resolved)
     yield from mixed_roles(group)
     yield from known_levels(group, places, context)
     yield from nested_levels(places, context)
@@ -41,7 +42,7 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
         below = children.get(parent, [])
         if need is None or not 0 < need < len(below):
             continue
-        roles = Counter(map(role, below))
+        roles = _count_roles(below)
         omitted = [name for name, many in roles.items() if len(below) - many >= need]
         if len(roles) > 1 and omitted:
             yield Problem(
@@ -62,6 +63,14 @@ def _nest(roles: Counter[str]) -> str:
     return (
         f"nest {of_each} under a new SubGroup that says with `minSubGroup` how many; leave it out here, for all roles"
     )
+
+
+def _count_roles(children: Iterable[str]) -> Counter[str]:
+    """Names by their role; those that differ in a number at their end are one name."""
+    roles: Counter[str] = Counter()
+    for name, many in Counter([name.rstrip(DIGITS) for name in children]).items():
+        roles[role(name)] += many
+    return roles
 
 
 def role(name: str) -> str:
@@ -86,13 +95,19 @@ def known_levels(
     if not topologies and not context.whole:
         return
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
+    known: set[int] = set()  # constraints without a problem, wherever they are
     for place in places:
         name, at, constraint = place.name, place.at, place.constraint
+        if id(constraint) in known:
+            continue
         topology = _topology(constraint, topologies)
         if topology is None:
             inherited = name and not ((own[name] or TopologyConstraint()).topology)
             if not (inherited and constraint.topology) and (constraint.topology or any(_levels(constraint))):
                 yield _unknown_topology(at, constraint, topologies)
+            continue
+        if all(context.level(topology, level) is not None for _, level in _levels(constraint)):
+            known.add(id(constraint))
             continue
         for field, level in _levels(constraint):
             if context.level(topology, level) is None:
@@ -111,26 +126,37 @@ def _unknown_topology(at: str, constraint: TopologyConstraint, topologies: Mappi
 
 def nested_levels(places: tuple[ConstrainedPlace, ...], context: ValidationContext) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
+    fine: set[tuple[int, int]] = set()  # a constraint and the one above it, without a problem wherever they are
     for place in places:
-        at, constraint, above = place.at, place.constraint, place.above
-        required = constraint.required_topology_level
-        preferred = constraint.preferred_topology_level
-        if required and preferred and _is_coarser(constraint, preferred, constraint, required, context):
-            yield Problem(
-                f"{at}.preferredTopologyLevel",
-                f"`{preferred}` is coarser than the required `{required}` and says nothing more",
-                hint=f"prefer a level finer than `{required}`, or leave it out",
-                severity="warning",
-                rule="V6",
-            )
-        if required and above and _is_coarser(constraint, required, above, above.required_topology_level, context):
-            yield Problem(
-                f"{at}.requiredTopologyLevel",
-                f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
-                hint=f"a SubGroup asks for `{above.required_topology_level}` or finer; swap the two levels?",
-                severity="warning",
-                rule="V6",
-            )
+        pair = id(place.constraint), id(place.above)
+        if pair in fine:
+            continue
+        problems = tuple(_misplaced_levels(place, context))
+        if not problems:
+            fine.add(pair)
+        yield from problems
+
+
+def _misplaced_levels(place: ConstrainedPlace, context: ValidationContext) -> Iterator[Problem]:
+    at, constraint, above = place.at, place.constraint, place.above
+    required = constraint.required_topology_level
+    preferred = constraint.preferred_topology_level
+    if required and preferred and _is_coarser(constraint, preferred, constraint, required, context):
+        yield Problem(
+            f"{at}.preferredTopologyLevel",
+            f"`{preferred}` is coarser than the required `{required}` and says nothing more",
+            hint=f"prefer a level finer than `{required}`, or leave it out",
+            severity="warning",
+            rule="V6",
+        )
+    if required and above and _is_coarser(constraint, required, above, above.required_topology_level, context):
+        yield Problem(
+            f"{at}.requiredTopologyLevel",
+            f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
+            hint=f"a SubGroup asks for `{above.required_topology_level}` or finer; swap the two levels?",
+            severity="warning",
+            rule="V6",
+        )
 
 
 def _is_coarser(
@@ -189,9 +215,8 @@ def known_priority(group: PodGroup, context: ValidationContext) -> Iterator[Prob
         )
 
 
-def _constrained_places(group: PodGroup) -> tuple[ConstrainedPlace, ...]:
+def _constrained_places(group: PodGroup, resolved: Constraints) -> tuple[ConstrainedPlace, ...]:
     """Every place, the PodGroup first, then SubGroups in spec order."""
-    resolved = constraints(group)
     above = _above(group, resolved)
     parts = (
         ConstrainedPlace(
