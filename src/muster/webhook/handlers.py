@@ -36,7 +36,7 @@ from muster.webhook.large_bodies import LargeBodies, LargeBody
 from muster.webhook.observer import WebhookObserver
 from muster.webhook.pod_review import GroupPod, PodAdmissionRequest, admit_pod, decode_pod_review, leave_ungrouped
 
-SMALL_BYTES = 16 * 2**10  # answered in the event loop, in a few milliseconds; larger ones go to a thread
+SMALL_BYTES = 32 * 2**10  # answered in the event loop, in one or two milliseconds; larger ones go to a thread
 LARGE_BYTES = 64 * 2**20  # of all larger ones together
 THREADS = 2
 RespondTo = Callable[[AsyncIterator[bytes]], Awaitable[tuple[bytes, str]]]  # the body in; response and result out
