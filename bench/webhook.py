@@ -40,8 +40,8 @@ from muster.api.decoding import decode
 from muster.api.objects import Objects
 from muster.api.resources import NAMESPACES, TOPOLOGIES
 from muster.api.topology import Topology
-from muster.cli.assemble import webhook_process
 from muster.cli.assemble.process import tune
+from muster.cli.assemble.servers import WEBHOOK_COMMAND
 from muster.config.settings import Config, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
@@ -209,7 +209,7 @@ def supervise(port: int, kubeconfig: Path, busy: bool, pid: "Synchronized[int]")
         start = WebhookStart(Config(webhook=replace(SETTINGS, host="127.0.0.1", port=port)), str(kubeconfig))
         feed = DemandFeed(lambda gang: gangs().get(gang, ()))
         listener = listen("127.0.0.1", port, "")
-        process = WebhookProcess(webhook_process.COMMAND, listener, start, feed, gangs, Metrics())
+        process = WebhookProcess(WEBHOOK_COMMAND, listener, start, feed, gangs, Metrics())
         running = asyncio.create_task(process.run())
         while any(check.problem() for check in process.checks):
             await asyncio.sleep(0.1)

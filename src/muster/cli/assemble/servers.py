@@ -1,6 +1,7 @@
 """The servers of the control plane: health and metrics on one address, the admission webhook on another."""
 
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -8,7 +9,6 @@ from functools import partial
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from muster.cli.assemble import webhook_process
 from muster.cli.assemble.clients import ClusterAccess
 from muster.cli.tasks import Loop
 from muster.config.settings import Config, Observability, Webhook
@@ -24,6 +24,9 @@ from muster.scheduler.progress import Progress
 from muster.webhook.process.gang_demands import DemandFeed
 from muster.webhook.process.messages import WebhookStart
 from muster.webhook.process.supervisor import WebhookProcess
+
+# not imported here: what it needs takes a tenth of the time that all imports do
+WEBHOOK_COMMAND = (sys.executable, "-P", "-m", "muster.cli.assemble.webhook_process")
 
 # Kubelet, Prometheus, and a user now and then: each request for metrics takes time from the planner.
 PROBE_LIMITS = ConnectionLimits(connections=64, per_peer=8)
@@ -121,4 +124,4 @@ def _build_webhook(
     feed = DemandFeed(cache.pods_of)
     cache.pod_listeners.append(feed.pod_changed)
     start = WebhookStart(settings, access.kubeconfig, access.context)
-    return WebhookProcess(webhook_process.COMMAND, listener, start, feed, lambda: cache.gangs, measured)
+    return WebhookProcess(WEBHOOK_COMMAND, listener, start, feed, lambda: cache.gangs, measured)

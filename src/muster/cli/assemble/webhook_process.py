@@ -35,7 +35,6 @@ from muster.webhook.process.gang_demands import ReceivedDemands
 from muster.webhook.process.messages import GangsChanged, WebhookStart, read_frame
 from muster.webhook.process.reporter import Reporter
 
-COMMAND = (sys.executable, "-P", "-m", "muster.cli.assemble.webhook_process")
 PARENT_GONE = 1
 POLL_SECONDS = 0.05
 DRAIN_SECONDS = 3.0  # for requests in flight
