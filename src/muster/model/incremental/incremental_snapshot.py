@@ -125,6 +125,7 @@ class IncrementalSnapshot:
         for name in self._changed_pods:
             self._recount(name, changes)
         self._sums.add(changes, self._kinds.requests)
+        self._kinds.drop_unused(len(self._pods))
         self._changed_gangs, self._changed_pods = set(), set()
         if rest.nodes is not self._rest.nodes:
             self._node_table = build_node_table(rest.nodes)

@@ -12,7 +12,7 @@ from muster.model.inter_pod_rules import has_anti_affinity
 from muster.model.snapshot import Signature, encode_demands, host_ports, node_requests
 
 Requests = Mapping[str, int]
-MOST_SPECS = 16_384  # whose facts are kept; beyond it they are worked out again
+SPARE_SPECS = 1_024  # whose facts are kept beside those of all pods; beyond it all are worked out again
 
 
 class SpecFacts(Struct, frozen=True, eq=False, gc=False):
@@ -39,10 +39,13 @@ class DemandKinds:
             return self._work_out(pod)
         facts = self._facts.get(id(pod.spec))
         if facts is None:
-            if len(self._facts) >= MOST_SPECS:
-                self._facts = {}
             facts = self._facts[id(pod.spec)] = self._work_out(pod)
         return facts
+
+    def drop_unused(self, pods: int) -> None:
+        """Forget the specs of pods that are gone, once they outnumber those of so many that are there."""
+        if len(self._facts) > SPARE_SPECS + pods:
+            self._facts = {}
 
     def _work_out(self, pod: Pod) -> SpecFacts:
         spec = pod.spec
