@@ -5,7 +5,7 @@ is in its labels, as names of sets, groups and cliques may hold dashes and numbe
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from muster.api.names import (
     APP_NAME,
@@ -47,6 +47,11 @@ def clique_name(owner: str, replica: int, clique: str) -> str:
 def base_cliques_name(group: str, clique: str) -> str:
     """All PodCliques of a template in a base gang's replicas of a PodCliqueScalingGroup: no object can be named so."""
     return f"{group}-*-{clique}"
+
+
+def names_in_base(parent: str, replicas: Iterable[int]) -> Iterable[str]:
+    """The PodCliques that a name stands for: those of these replicas where it has a star, else its own alone."""
+    return [parent.replace("*", str(replica)) for replica in replicas] if "*" in parent else [parent]
 
 
 def group_name(set_name: str, replica: int, group: str) -> str:

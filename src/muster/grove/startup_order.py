@@ -1,11 +1,12 @@
 """The order in which cliques start: what a clique waits for, and when its pods may start.
 
-Rule 1: a parent counts by `minAvailable` ready pods, or not at all while it is scaled to zero. Rule 2: a pod that may
-start always may. Rule 3: a clique is looked at when the last one of a template that it waits for has started, and only
-if its pods may wait: else thousands of replicas would be looked at as often as there are parents.
+Rule 1: a parent counts by `minAvailable` ready pods, or not at all while it is scaled to zero; one that is being
+deleted has not started. Rule 2: a pod that may start always may. Rule 3: a clique is looked at when the last one of a
+template that it waits for has started, and only if its pods may wait: else thousands of replicas would be looked at as
+often as there are parents.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -16,10 +17,11 @@ from muster.api.grove.pod_clique_set import EXPLICIT, IN_ORDER
 from muster.api.resources import POD_CLIQUE_SCALING_GROUPS, POD_CLIQUE_SETS, POD_CLIQUES, PODS
 from muster.grove.cliques.clique_pods import CliquePod
 from muster.grove.health import minimum_of
-from muster.grove.naming import base_cliques_name, clique_name, group_name
+from muster.grove.naming import base_cliques_name, clique_name, group_name, names_in_base
 from muster.grove.nearest import outwards
 from muster.grove.startup import START, is_waiting
 from muster.workloads.operators.objects import name_of, strings
+from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw, Update
 
 LONGEST_TEXT = 2_000
@@ -58,8 +60,17 @@ def may_start(clique: Raw, pcs: Raw | None, children: Children) -> bool:
 
 
 def has_started(clique: Raw) -> bool:
-    """Whether enough pods of a clique are ready for those that start after it."""
-    return integer(clique, "status.readyReplicas") >= minimum_of(clique)
+    """Whether enough pods of a clique are ready for those that start after it, and stay so."""
+    return integer(clique, "status.readyReplicas") >= minimum_of(clique) and not is_terminating(clique)
+
+
+def first_to_start(cliques: Sequence[Raw]) -> list[Raw]:
+    """Those of these cliques that start after none of the others; all of them where each does, in a circle."""
+    present = {name_of(clique) for clique in cliques}
+    indexes = {index for clique in cliques if (index := _label(clique, names.SCALING_GROUP_REPLICA)) is not None}
+    parents = {parent for clique in cliques for parent in parents_of(clique)}
+    waited = {parent for parent in parents if not present.isdisjoint(names_in_base(parent, indexes))}
+    return [clique for clique in cliques if waited.isdisjoint(parents_of(clique))] or [*cliques]
 
 
 def _named_parents(clique: Raw, pcs: Raw | None) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Rule 1: never what was never healthy: it would only wait once more. Rule 2: never what is being updated, and never for
 being scaled below its minimum: that is what its owner asked for. Rule 3: once for each breach: what was recreated
 counts as new, and has to be healthy before it can be terminated again. Rule 4: what is below its minimum goes last: its
-status is all that says why, and by it a termination that was interrupted goes on.
+status is all that says why, and by it a termination that was interrupted goes on. Rule 5: of the others, those that
+start first go first: a clique that was recreated must not start while an older one is ready that is about to go.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from muster.api.fields import text
 from muster.api.grove.pod_clique_set import PodCliqueSet
 from muster.api.moment import parse_time
 from muster.grove.health import breached_since, is_scaled_below_minimum, was_healthy
+from muster.grove.startup_order import first_to_start
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Raw
 
@@ -88,11 +90,13 @@ def removals_before(cliques: Iterable[Raw], reasons: Iterable[Raw], time: dateti
     """What goes now of cliques that are recreated together: first those that are healthy or were; `reasons` at the end.
 
     Those that are younger than this were recreated already, and stay. Where clocks differ, they may look older: as they
-    were not healthy yet, they do not keep the others from going.
+    were not healthy yet, they do not keep the others from going. A clique goes when those that it starts after have
+    gone: any deletion may fail, and another controller recreates it at once.
     """
     last = {text(clique, "metadata.uid") for clique in reasons}
     old = [clique for clique in cliques if text(clique, "metadata.uid") in last or _existed_at(clique, time)]
-    return [clique for clique in old if was_healthy(clique) and text(clique, "metadata.uid") not in last] or old
+    healthy = [clique for clique in old if was_healthy(clique) and text(clique, "metadata.uid") not in last]
+    return first_to_start(healthy) or old
 
 
 def _existed_at(clique: Raw, time: datetime) -> bool:

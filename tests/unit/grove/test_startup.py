@@ -6,7 +6,7 @@ from muster.api import names
 from muster.api.resources import POD_CLIQUES, PODS
 from muster.grove.cliques.clique_controller import related
 from muster.grove.startup import START, is_waiting
-from muster.grove.startup_order import dependents_of, has_started, may_start
+from muster.grove.startup_order import dependents_of, first_to_start, has_started, may_start
 from muster.workloads.types import Raw, Update
 from tests.unit.grove.given_cliques import Cliques, a_clique, a_set
 
@@ -70,6 +70,30 @@ def test_a_parent_that_is_scaled_to_zero_is_not_waited_for() -> None:
     scene.change(POD_CLIQUES, "w-0-a", replicas=0)
     scene.settle_cliques()
     assert startup(scene) == {START}
+
+
+def test_a_parent_that_is_being_deleted_is_waited_for() -> None:
+    """Another one comes in its place; its ready pods are about to go."""
+    scene = ordered()
+    scene.ready(*pods(scene, "w-0-a"))
+    scene.settle_cliques()
+    assert may_start(scene.clique("w-0-b"), a_set(), scene)
+    scene.objects[POD_CLIQUES, "w-0-a"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not may_start(scene.clique("w-0-b"), a_set(), scene)
+
+
+def test_cliques_that_start_after_none_of_the_others_are_the_first_to_start() -> None:
+    replica, other = member(0, "m", startsAfter=["w-0-a"]), member(1, "m", startsAfter=["w-0-a"])
+    last = a_clique("w-0-z", startsAfter=["w-0-sg-*-m"])
+    assert first_to_start([last, other, a_clique(), replica]) == [a_clique()]
+    assert first_to_start([last, other, replica]) == [other, replica]
+    assert first_to_start([last, a_clique("w-0-sg-x-m")]) == [last, a_clique("w-0-sg-x-m")]
+
+
+def test_cliques_that_start_after_each_other_are_all_first() -> None:
+    """A set is refused for it; one that is stored is still deleted."""
+    circle = [a_clique(startsAfter=["w-0-b"]), a_clique("w-0-b", startsAfter=["w-0-a"])]
+    assert first_to_start(circle) == circle
 
 
 def test_a_parent_that_does_not_exist_yet_is_waited_for() -> None:
