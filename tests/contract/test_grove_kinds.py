@@ -50,6 +50,15 @@ async def test_a_scale_is_zero_or_reaches_the_minimum(cluster: Cluster, namespac
         assert "minAvailable" in problem.message
 
 
+async def test_a_scale_below_zero_is_invalid(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(POD_CLIQUES, scalable(POD_CLIQUES, namespace))
+    patch = {"spec": {"replicas": -1}}
+    problem = await api_error_of(cluster.patch(POD_CLIQUES, namespace, "w-0-a", patch, subresource="scale"))
+    assert (problem.status, problem.reason) == (422, "Invalid")
+    assert '"w-0-a" is invalid: ' in problem.message
+    assert "spec.replicas: Invalid value: -1: " in problem.message
+
+
 @pytest.mark.parametrize(
     ("resource", "field"),
     [(POD_CLIQUES, "hpaPodSelector"), (POD_CLIQUE_SCALING_GROUPS, "selector")],

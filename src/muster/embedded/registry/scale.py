@@ -6,7 +6,7 @@ from muster.api.fields import at, integer, text
 from muster.api.resources import SCALES
 from muster.embedded.admission.builtin_schemas import METADATA, fields
 from muster.embedded.admission.structural_schemas import schema_violations
-from muster.embedded.api_errors import bad_request
+from muster.embedded.api_errors import Cause, bad_request, invalid
 from muster.embedded.store.kinds import ScalePaths
 from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
@@ -29,11 +29,14 @@ def scale_of(raw: Raw, paths: ScalePaths) -> Raw:
 
 
 def with_scale(raw: Raw, scale: Any, paths: ScalePaths) -> Raw:
-    """An object with the replicas of a Scale; ApiError 400 where the Scale has none."""
+    """An object with the replicas of a Scale; ApiError 400 where the Scale has none, 422 below 0."""
     spec = scale.get("spec") if isinstance(scale, dict) else None
     replicas = (spec or {}).get("replicas", 0) if isinstance(spec or {}, dict) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        raise bad_request("spec.replicas of a Scale must be a number from 0 up")
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise bad_request("spec.replicas of a Scale must be a number")
+    if replicas < 0:
+        cause = Cause("spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0")
+        raise invalid(SCALES, text(raw, "metadata.name"), [cause])
     return _with_value(raw, paths.replicas.split("."), replicas)
 
 
