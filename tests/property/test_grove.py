@@ -50,7 +50,7 @@ class Story:
     """A set with a standalone clique and a group of two cliques; what happens to it, and what must hold meanwhile."""
 
     def __init__(self, lags: Sequence[int]) -> None:
-        self.grove = WatchedCluster(lags, grace_seconds=sum(lags) % 2)
+        self.grove = WatchedCluster(lags, grace_seconds=sum(lags) % 2, collect_seconds=sum(lags) // 2 % 2)
         self.nodes = {f"n{number}": True for number in range(FIRST_NODES)}  # whether pods may come
         self._free: set[str] = set()  # uids
         self.grove.observers.append(self._check)
@@ -71,7 +71,12 @@ class Story:
             self._check_removal(self.grove.removed)
 
     def _may_be_free(self, labels: dict[str, str]) -> bool:
-        live = {raw["metadata"]["name"]: raw for raw in self.grove.every(PODS) if is_live(raw)}
+        left = self.grove.orphans(PODS)
+        gated = set(self.grove.gated())
+        for raw in filter(is_live, left):
+            if raw["metadata"]["labels"][names.POD_GANG] == labels[names.POD_GANG]:
+                assert raw["metadata"]["name"] in gated, "pods of a deleted clique count for no minimum"
+        live = {raw["metadata"]["name"]: raw for raw in self.grove.every(PODS) if is_live(raw) and raw not in left}
         for entry in self._entries(labels[names.POD_GANG]):
             if sum(one["name"] in live for one in entry["podReferences"]) < entry["minReplicas"]:
                 return False
@@ -243,7 +248,7 @@ def test_any_sequence_of_events_keeps_the_order_of_gates_and_ends_as_the_spec_de
 ) -> None:
     """R1 at every write; gates never return; controllers take no clique below its minimum; names, counts, hashes.
 
-    However late statuses are written, and whether pods take a second to terminate or none.
+    However late statuses are written, and whether pods take a second to be collected, or to terminate, or none.
     """
     story = Story(lags)
     for step in steps:

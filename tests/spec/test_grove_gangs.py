@@ -133,6 +133,24 @@ def test_gates_of_others_are_kept(scene: GangScene) -> None:
     assert scene.named(PODS, "w-0-sg-0-b-0")["spec"]["schedulingGates"] == [other]
 
 
+def test_pods_of_a_deleted_clique_lift_no_gate(scene: GangScene) -> None:
+    """R1: they run until they are collected; neither their own gang nor a scaled one counts them."""
+    base(scene)
+    scaled(scene, 0)
+    old = start(scene)
+    scene.remove(POD_CLIQUES, "w-0-sg-0-b")
+    scene.clique("w-0-sg-0-b", "w-0", 1)
+    new = [*scene.pods("w-0-sg-1-b", 0, 1), *scene.pods("w-0-sg-0-b", 1)]
+    scene.settle()
+    assert scene.gated() == sorted(new)
+    scene.terminate(old[2])
+    scene.settle()
+    assert scene.gated() == sorted(new[:2])
+    scene.bind(new[2:])
+    scene.settle()
+    assert scene.gated() == []
+
+
 @given(data=st.data())
 def test_no_pod_is_freed_early_whatever_happens(data: st.DataObject) -> None:
     """R1, at every write: a pod loses its gate only while its gang has its pods, and a scaled one a scheduled base."""

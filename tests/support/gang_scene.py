@@ -57,6 +57,9 @@ class GangScene:
     def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         return self.objects.get((resource, namespace, name))
 
+    def orphans(self, resource: Resource) -> list[Raw]:
+        return [raw for raw in self.all_of(resource) if (uid := _controller(raw)) and uid not in self._keys]
+
     def every(self, resource: Resource) -> list[Raw]:
         return self.all_of(resource)
 

@@ -76,6 +76,9 @@ class GroveCluster:
     def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         return self.objects.get((resource, namespace, name))
 
+    def orphans(self, resource: Resource) -> list[Raw]:
+        return [raw for raw in self.every(resource) if (uid := controller_uid(raw)) and uid not in self._keys]
+
     def every(self, resource: Resource) -> list[Raw]:
         return [raw for key, raw in self.objects.items() if key[0] == resource]
 
@@ -353,7 +356,10 @@ class GroveCluster:
         self._children.get(controller_uid(raw), {}).pop(key, None)
         self._notify(key, raw)
         for child in [*self._children.pop(uid, ())]:
-            self._delete(child)
+            self._collect(child)
+
+    def _collect(self, key: Key) -> None:
+        self._delete(key)
 
     def _notify(self, key: Key, raw: Raw) -> None:
         self._enqueue(key)

@@ -1,4 +1,6 @@
-"""Grove's controllers in memory where the cluster is slow: statuses are written late, and pods take time to terminate.
+"""Grove's controllers in memory where the cluster is slow.
+
+Statuses are written late, pods take time to terminate, and the garbage collector takes time to find pods.
 
 Rule: what a controller reads is what is written: it may see its own status, and those of others, older than the
 objects around them, as in a cache.
@@ -26,10 +28,13 @@ class LateCluster(GroveCluster):
         self,
         lags: Iterable[int] = (0,),
         grace_seconds: float = 0,
+        collect_seconds: float = 0,
         controllers: Mapping[Resource, Controller] = GROVE,
     ) -> None:
         super().__init__(controllers)
         self._lags, self._grace = cycle(lags), timedelta(seconds=grace_seconds)
+        self._collects_after = timedelta(seconds=collect_seconds)
+        self._uncollected: dict[Key, datetime] = {}  # pods whose clique is gone, and when they are deleted
         self._late: dict[Key, tuple[Raw, Raw, int]] = {}  # what was reconciled, its status, and when that is written
         self._terminating: dict[Key, datetime] = {}  # pods, and when they are gone
         self._reconciled = 0
@@ -55,6 +60,9 @@ class LateCluster(GroveCluster):
     def advance(self, seconds: float) -> None:
         """Time passes; pods whose time is over are gone."""
         super().advance(seconds)
+        for key in [key for key, at in self._uncollected.items() if at <= self.now]:
+            del self._uncollected[key]
+            self._delete(key)
         for key in [key for key, at in self._terminating.items() if at <= self.now]:
             del self._terminating[key]
             self._drop(key)
@@ -72,6 +80,12 @@ class LateCluster(GroveCluster):
         current = self.objects.get(key)
         if owner and current is not None and current["metadata"]["uid"] == owner["metadata"]["uid"]:
             super()._write_status(key, owner, status, True)
+
+    def _collect(self, key: Key) -> None:
+        if key[0] == PODS and self._collects_after:
+            self._uncollected[key] = self.now + self._collects_after
+        else:
+            super()._collect(key)
 
     def _delete(self, key: Key) -> None:
         raw = self.objects.get(key)

@@ -45,6 +45,10 @@ class WorkloadObjects:
         own = [raw for raw in self.all_of(resource) if _controller_uid(raw) == owner["metadata"]["uid"]]
         return sorted(own, key=lambda raw: (raw["metadata"]["creationTimestamp"], raw["metadata"]["name"]))
 
+    def orphans(self, resource: Resource) -> list[Raw]:  # noqa: ARG002
+        """See Children: deletions cascade at once."""
+        return []
+
     def all_of(self, resource: Resource) -> list[Raw]:
         return [raw for (kind, _), raw in self.objects.items() if kind == resource]
 

@@ -121,6 +121,10 @@ class _MemoryObjects:
         """See Children."""
         return self._objects.get((resource, namespace, name))
 
+    def orphans(self, resource: Resource) -> Iterable[Raw]:  # noqa: ARG002
+        """See Children: none, as owners that are not given are not gone."""
+        return ()
+
     def every(self, resource: Resource) -> Iterable[Raw]:
         """See KnownObjects."""
         return [raw for key, raw in self._objects.items() if key[0] == resource]

@@ -73,6 +73,9 @@ class Children(Protocol):
     def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         """Any object of a kind that some controller reconciles, owns or watches; None: it is not there."""
 
+    def orphans(self, resource: Resource) -> Iterable[Raw]:
+        """Objects of this kind whose controller is gone: the garbage collector is about to delete them."""
+
 
 class KnownObjects(Children, Protocol):
     """All objects of all kinds that controllers read: for changes that are rare and concern many."""

@@ -19,7 +19,8 @@ from muster.api.resources import (
     TOPOLOGIES,
 )
 from muster.grove.gangs import concerned_gangs, gang_controller, gates
-from muster.workloads.types import Create, Remove, Update
+from muster.workloads.merge_patch import merged
+from muster.workloads.types import Create, Raw, Remove, Update
 from tests.support.gang_scene import NAMESPACE, RACK, ZONE, GangScene, packed
 
 
@@ -243,6 +244,63 @@ def test_pods_of_the_base_that_wait_count_for_nothing(scene: GangScene) -> None:
     scene.pods("w-0-sg-1-b", 0, 1)
     scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
     assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
+
+
+# pods of a PodClique that was deleted -------------------------------------------------------------------------------
+
+
+def recreate(scene: GangScene, clique: str, gang: str, minimum: int, **base: str) -> None:
+    """A clique is deleted and made again; the garbage collector has not found its pods yet."""
+    scene.remove(POD_CLIQUES, clique)
+    scene.clique(clique, gang, minimum, **base)
+
+
+def test_scheduled_pods_of_a_deleted_clique_of_the_base_free_no_scaled_gang(scene: GangScene) -> None:
+    """The base still references them, and they run until they are collected."""
+    started(scene)
+    recreate(scene, "w-0-a", "w-0", 2)
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.reconcile((POD_GANGS, NAMESPACE, "w-0-sg-0"))
+    assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
+    assert scene.condition("w-0-sg-0", "Scheduled")[1] == "BasePodGangNotScheduled"
+
+
+def test_a_clique_of_the_base_that_is_being_deleted_frees_no_scaled_gang(scene: GangScene) -> None:
+    started(scene)
+    scene.change(POD_CLIQUES, "w-0-a", {"metadata": {"deletionTimestamp": "2026-05-04T12:00:00Z"}})
+    scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    assert scene.gated() == ["w-0-sg-1-b-0", "w-0-sg-1-b-1"]
+    assert scene.condition("w-0", "Scheduled")[0] == "False"
+
+
+def test_gates_stay_while_pods_of_a_deleted_clique_are_members_of_the_gang(scene: GangScene) -> None:
+    """The scheduler counts members of a gang: new pods would be extras beside those that are about to go."""
+    old = started(scene)
+    recreate(scene, "w-0-a", "w-0", 2)
+    new = scene.pods("w-0-a", 2, 3)
+    scene.settle()
+    assert references(scene) == [new]
+    assert scene.gated() == new
+    says = "pods of PodClique `w-0-a`, which was deleted, are still there"
+    assert scene.condition("w-0", "Scheduled") == ("False", "PodsOfDeletedPodClique", says)
+    scene.terminate(old[0])
+    scene.settle()
+    assert scene.gated() == new
+    scene.terminate(old[1])
+    scene.settle()
+    assert scene.gated() == []
+
+
+@pytest.mark.parametrize("patch", [{"status": {"phase": "Failed"}}, {"metadata": {"namespace": "other"}}])
+def test_pods_of_a_deleted_clique_that_do_not_count_hold_up_nothing(scene: GangScene, patch: Raw) -> None:
+    scene.gang("w-0", {"w-0-a": 1})
+    old = scene.pods("w-0-a", 0, gated=not patch.get("status"))
+    recreate(scene, "w-0-a", "w-0", 1)
+    scene.objects[PODS, NAMESPACE, old[0]] = merged(scene.named(PODS, old[0]), patch)
+    scene.pods("w-0-a", 1)
+    scene.settle()
+    assert "w-0-a-1" not in scene.gated()
 
 
 # what pods say ------------------------------------------------------------------------------------------------------

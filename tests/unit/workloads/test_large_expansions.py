@@ -1,7 +1,7 @@
 """Manifests of many pods, jobs or owners: the work grows with them, and not with their square."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -45,6 +45,9 @@ class CountedChildren:
     def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
         self._counts["objects"] += 1
         return self._children.get(resource, namespace, name)
+
+    def orphans(self, resource: Resource) -> Iterable[Raw]:
+        return self._children.orphans(resource)
 
 
 def counted(counts: Counter[str]) -> Mapping[Resource, Controller]:

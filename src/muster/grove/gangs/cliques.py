@@ -1,7 +1,8 @@
 """The cliques of a PodGang with their pods, read once a reconciliation.
 
 Rule 1: pods are found through their PodClique, never by name or by a scan. Rule 2: a pod is *live* unless it is
-terminating or failed; it is *scheduled* once it has a node.
+terminating or failed; it is *scheduled* once it has a node. Rule 3: pods of a PodClique that was deleted count for
+nothing, though they are there until the garbage collector comes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +57,7 @@ def read_referenced(gang: Raw, children: Children) -> tuple[GangClique, ...]:
 
 
 def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None) -> GangClique:
-    name = text(entry, "name")
-    clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), name)
+    name, clique = text(entry, "name"), _clique_of(gang, entry, children)
     pods = children.of(clique, PODS) if clique is not None else ()
     live = sorted((pod for pod in pods if is_live(pod) and _is_among(pod, referenced)), key=pod_name)
     return GangClique(
@@ -72,6 +72,12 @@ def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None
         running=sum(_phase(pod) in _RUNS for pod in live),
         ready=sum(map(_is_ready, live)),
     )
+
+
+def _clique_of(gang: Raw, entry: Raw, children: Children) -> Raw | None:
+    """The PodClique of a PodGroup; None: it does not exist, or is being deleted."""
+    clique = children.get(POD_CLIQUES, text(gang, "metadata.namespace"), text(entry, "name"))
+    return None if clique is None or is_terminating(clique) else clique
 
 
 def _scheduler_of(pods: Sequence[Raw]) -> str:
@@ -139,11 +145,23 @@ def gated_pods(cliques: Sequence[GangClique]) -> Iterator[Raw]:
 # other gangs --------------------------------------------------------------------------------------------------------
 
 
+def clique_uid(gang: Raw, entry: Raw, children: Children) -> str:
+    """The uid of the PodClique of a PodGroup; empty: it does not exist, or is being deleted."""
+    return text(_clique_of(gang, entry, children), "metadata.uid")
+
+
+def is_counted(pod: Raw, clique: str) -> bool:
+    """Whether a pod is live, and its PodClique is the one with this uid."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return is_live(pod) and any(owner.get("controller") and owner.get("uid") == clique for owner in owners)
+
+
 def referenced_pods(gang: Raw, entry: Raw, children: Children) -> Iterator[Raw]:
     """Live pods that a gang references in one of its PodGroups, as far as they are known."""
-    for reference in items(entry, "podReferences"):
+    clique = clique_uid(gang, entry, children)
+    for reference in items(entry, "podReferences") if clique else ():
         pod = children.get(PODS, text(gang, "metadata.namespace"), text(reference, "name"))
-        if pod is not None and is_live(pod):
+        if pod is not None and is_counted(pod, clique):
             yield pod
 
 
@@ -154,7 +172,7 @@ def has_scheduled_minimums(gang: Raw, children: Children) -> bool:
 
 def minimum_in(gang: Raw, entry: Raw, children: Children) -> int:
     """How many pods of a PodGroup must be scheduled."""
-    return _minimum(entry, children.get(POD_CLIQUES, text(gang, "metadata.namespace"), text(entry, "name")))
+    return _minimum(entry, _clique_of(gang, entry, children))
 
 
 def has_scheduled(gang: Raw, entry: Raw, children: Children) -> bool:

@@ -22,7 +22,15 @@ from muster.api.resources import (
     PODS,
     Resource,
 )
-from muster.grove.gangs.cliques import has_scheduled, is_live, is_scheduled, labels_of, minimum_in, node_name
+from muster.grove.gangs.cliques import (
+    clique_uid,
+    has_scheduled,
+    is_counted,
+    is_scheduled,
+    labels_of,
+    minimum_in,
+    node_name,
+)
 from muster.grove.gangs.gates import SCHEDULED
 from muster.grove.naming import group_name, scaled_gang_name
 from muster.grove.nearest import outwards
@@ -102,12 +110,12 @@ def _completes_clique(gang: Raw, entry: Raw, pod: Raw, children: Children) -> bo
     extras = len(references) - minimum if isinstance(references, list) else -1
     if extras < 0 or not minimum:
         return False
-    namespace = text(gang, "metadata.namespace")
+    namespace, clique = text(gang, "metadata.namespace"), clique_uid(gang, entry, children)
     scheduled = waiting = 0
     for index in islice(_nearest(references, text(pod, "metadata.name")), MOST_READ if extras else None):
         other = children.get(PODS, namespace, text(references[index], "name"))
-        is_counted = other is not None and is_live(other) and is_scheduled(other)
-        scheduled, waiting = scheduled + is_counted, waiting + (not is_counted)
+        has_node = other is not None and is_counted(other, clique) and is_scheduled(other)
+        scheduled, waiting = scheduled + has_node, waiting + (not has_node)
         if scheduled > minimum or waiting > extras:
             return False
     return scheduled == minimum and waiting == extras

@@ -35,6 +35,7 @@ from muster.grove.gangs.gates import (
     growing_seconds,
     lift_gate,
     missing_pods,
+    pods_left,
     say_waiting,
     seconds_to_say,
     seconds_waited,
@@ -74,7 +75,8 @@ def reconcile(gang: Raw, children: Children, now: datetime, pool_label: str = na
     gated = [*gated_pods(cliques)]
     base = base_of(gang, cliques, children)
     pin = _find_pin(base, cliques, children) if gated else {}
-    hold = flaw or missing or (pin if isinstance(pin, GateHold) else conflict(gated, pin))
+    left = pods_left(gang, children) if gated else None
+    hold = flaw or missing or left or (pin if isinstance(pin, GateHold) else conflict(gated, pin))
     labels = {} if isinstance(pin, GateHold) else pin
     update = references_update(gang, cliques)
     actions = chain(

@@ -2,6 +2,8 @@
 
 Rule 1: gates of a gang are lifted together, by one patch a pod; gates of others stay. Rule 2: no gate is ever added to
 a pod. Rule 3: a pod that waits longer than a start takes says for what, in the annotation `muster.dev/waits-for`.
+Rule 4: no gate is lifted while pods of a deleted PodClique are members of the gang: they would count for the minimums
+by which the scheduler decides, and are about to go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,14 +13,14 @@ from msgspec import Struct
 
 from muster.api.fields import items, mapping, text, texts
 from muster.api.moment import parse_time
-from muster.api.names import BASE_POD_GANG, GANG_GATE, PINNED_BY, WAITS_FOR
+from muster.api.names import BASE_POD_GANG, GANG_GATE, PINNED_BY, POD_CLIQUE, POD_GANG, WAITS_FOR
 from muster.api.resources import POD_GANGS, PODS
-from muster.grove.gangs.cliques import GangClique, has_scheduled_minimums, labels_of
+from muster.grove.gangs.cliques import GangClique, has_scheduled_minimums, is_gated, is_live, labels_of
 from muster.workloads.types import Children, Raw, Update
 
 SCHEDULED = "Scheduled"
 CREATION_PENDING, BASE_NOT_SCHEDULED = "PodGangPodsCreationPending", "BasePodGangNotScheduled"
-BELOW_MINIMUM = "ScaledBelowMinimum"
+BELOW_MINIMUM, PODS_LEFT = "ScaledBelowMinimum", "PodsOfDeletedPodClique"
 GROWING_SECONDS = 2.0  # after the last pod was made: the others follow soon, and one write serves all
 SAID_AFTER_SECONDS = 10.0  # most gangs start sooner, and their pods need no further write
 
@@ -44,6 +46,17 @@ def missing_pods(cliques: Iterable[GangClique]) -> GateHold | None:
         return GateHold(
             CREATION_PENDING, f"PodClique `{clique.name}` has fewer pods than its minimum of {clique.minimum}"
         )
+    return None
+
+
+def pods_left(gang: Raw, children: Children) -> GateHold | None:
+    """A pod that the garbage collector is about to delete, and that still counts for its gang; None: there is none."""
+    place = text(gang, "metadata.namespace"), text(gang, "metadata.name")
+    for pod in children.orphans(PODS):
+        labels = labels_of(pod)
+        if (text(pod, "metadata.namespace"), labels.get(POD_GANG)) == place and is_live(pod) and not is_gated(pod):
+            says = f"pods of PodClique `{labels.get(POD_CLIQUE, '')}`, which was deleted, are still there"
+            return GateHold(PODS_LEFT, says)
     return None
 
 

@@ -20,6 +20,7 @@ from muster.grove.naming import GANG, child_labels
 from muster.grove.sets.set_view import SetView
 from muster.grove.topology import gang_constraint
 from muster.workloads.operators.objects import child, merge_patch, name_of, read_version
+from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw, Update
 
 MAKING_SECONDS = 10.0  # after the last clique or pod was made: a gang is created without those that are still missing
@@ -67,7 +68,8 @@ def _replicas(clique: Raw) -> int:
 
 
 def _live_pods(clique: Raw, children: Children) -> Sequence[Raw]:
-    return [pod for pod in children.of(clique, PODS) if is_live(pod)]
+    """Pods of a clique; none where it is being deleted, as they go with it."""
+    return [] if is_terminating(clique) else [pod for pod in children.of(clique, PODS) if is_live(pod)]
 
 
 def new_gang(view: SetView, gang: GangLayout, children: Children) -> Raw:

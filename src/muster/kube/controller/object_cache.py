@@ -26,6 +26,7 @@ class ObjectCache:
         self._kinds: dict[Resource, dict[Key, None]] = {}
         self._keys: dict[str, Key] = {}  # by uid
         self._children: dict[str, dict[Resource, dict[Key, None]]] = {}  # by the uid of their controller, and kind
+        self._ownerless: set[str] = set()  # uids of controllers that are not here, and whose children are
         self._unconfirmed: dict[str, float] = {}  # uids of objects that no watch has shown yet, and since when
         self._deleted: dict[str, None] = {}  # uids, the latest one last
 
@@ -49,6 +50,10 @@ class ObjectCache:
         """See Children."""
         keys = self._children.get(owner["metadata"].get("uid", ""), {}).get(resource, ())
         return sorted((self._objects[key] for key in keys), key=_age)
+
+    def orphans(self, resource: Resource) -> Iterable[Raw]:
+        """See Children."""
+        return [self._objects[key] for uid in self._ownerless for key in self._children[uid].get(resource, ())]
 
     def was_deleted(self, uid: str) -> bool:
         """Whether a watch showed the deletion of an object with this uid, not too long ago."""
@@ -142,9 +147,11 @@ class ObjectCache:
         if old is not None and controller_uid(old) != controller_uid(new):
             self._unlink(key, old)
         self._objects[key], self._keys[uid] = new, key
+        self._ownerless.discard(uid)
         self._kinds.setdefault(resource, {})[key] = None
         if owner := controller_uid(new):
             self._children.setdefault(owner, {}).setdefault(resource, {})[key] = None
+            self._note_owner(owner)
         self._on_change(key, new)
 
     def _drop(self, key: Key) -> None:
@@ -153,6 +160,7 @@ class ObjectCache:
         uid = old["metadata"].get("uid", "")
         if self._keys.get(uid) == key:  # another object may claim the same uid
             del self._keys[uid]
+        self._note_owner(uid)
         self._unlink(key, old)
         self._on_change(key, old)
 
@@ -164,6 +172,12 @@ class ObjectCache:
             kinds.pop(key[0], None)
         if not kinds:
             self._children.pop(owner, None)
+            self._ownerless.discard(owner)
+
+    def _note_owner(self, uid: str) -> None:
+        """Whether the controller of these children is here."""
+        if uid in self._children and uid not in self._keys:
+            self._ownerless.add(uid)
 
 
 def controller_uid(raw: Raw) -> str:

@@ -118,6 +118,46 @@ def test_owners_are_followed_a_bounded_number_of_times() -> None:
     assert len(list(recorded.cache.owners_of(first))) == object_cache.MOST_OWNERS
 
 
+def orphans(recorded: Recorded) -> list[str]:
+    return [raw["metadata"]["name"] for raw in recorded.cache.orphans(PODS)]
+
+
+def replica_set(uid: str = "owner", version: int = 1) -> Raw:
+    return {"metadata": {"name": "w", "namespace": "default", "uid": uid, "resourceVersion": str(version)}}
+
+
+def test_children_of_an_object_that_is_gone_are_orphans_until_they_are_collected() -> None:
+    recorded = Recorded()
+    recorded.cache.observe(REPLICA_SETS, replica_set())
+    for name in "ab":
+        recorded.cache.observe(PODS, pod(name))
+    assert orphans(recorded) == []
+    recorded.cache.observe_deletion(replica_set())
+    assert orphans(recorded) == ["a", "b"]
+    recorded.cache.observe_deletion(pod("a"))
+    assert orphans(recorded) == ["b"]
+    recorded.cache.observe_deletion(pod("b"))
+    assert orphans(recorded) == []
+
+
+def test_another_object_of_the_same_name_adopts_no_orphans() -> None:
+    recorded = Recorded()
+    recorded.cache.observe(REPLICA_SETS, replica_set())
+    recorded.cache.observe(PODS, pod("a"))
+    recorded.cache.observe(REPLICA_SETS, replica_set("second", 2))
+    assert orphans(recorded) == ["a"]
+    recorded.cache.observe(PODS, pod("a", 2, ownerReferences=[]))
+    assert orphans(recorded) == []
+
+
+def test_an_object_that_is_seen_before_its_controller_is_an_orphan_until_then() -> None:
+    recorded = Recorded()
+    recorded.cache.observe(PODS, pod("a"))
+    assert orphans(recorded) == ["a"]
+    recorded.cache.observe(REPLICA_SETS, replica_set())
+    assert orphans(recorded) == []
+
+
 def test_an_object_that_was_made_again_between_two_lists_shows_that_the_old_one_is_gone() -> None:
     """No watch said so, and what the old one left behind has to be found."""
     recorded = Recorded()

@@ -38,6 +38,9 @@ class OperatorWorld:
     def get(self, resource: Resource, *names: str) -> Raw:
         return self.objects.get(resource, {})[names[-1]]
 
+    def orphans(self, resource: Resource) -> list[Raw]:  # noqa: ARG002
+        return []
+
     def names(self, resource: Resource) -> list[str]:
         return sorted(self.objects.get(resource, {}))
 
