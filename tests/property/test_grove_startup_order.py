@@ -148,3 +148,24 @@ def test_a_recreated_clique_never_starts_after_one_that_is_about_to_go(
     assert [name for name in NAMES if grove.uid(name) == watch.before[name]] == []
     assert all(is_ready(pod) for pod in grove.every(PODS))
     assert grove.status(POD_CLIQUE_SETS)["availableReplicas"] == 1
+
+
+@pytest.mark.parametrize("order", [IN_ORDER, EXPLICIT])
+@pytest.mark.parametrize("updated", ["b", "c"])
+@settings(max_examples=15, deadline=None)
+@given(st.dictionaries(st.sampled_from(MEMBERS), st.integers(1, MOST_FAILURES)))
+def test_an_update_recreates_no_clique_that_starts_after_an_old_one_of_its_replica(
+    order: str, updated: str, failures: dict[str, int]
+) -> None:
+    """A replica of a group goes whole; those of the others are older, and may be ready."""
+    grove = running(order)
+    watch = StartWatch(grove)
+    grove.failures.update(failures)
+    grove.update_image("image:2", updated)
+    for _ in range(10 * MOST_FAILURES):
+        grove.advance(1)
+        grove.run_in_order()
+    inside = [f"w-0-sg-{index}-c starts while w-0-sg-{index}-b is about to go" for index in range(3)]
+    assert [line for line in watch.early if line in inside] == []
+    assert [name for name in MEMBERS if grove.uid(name) == watch.before[name]] == []
+    assert all(is_ready(pod) for pod in grove.every(PODS))
