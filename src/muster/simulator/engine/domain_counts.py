@@ -1,14 +1,14 @@
 """In how many domains a gang sits, against the least number that could hold it."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from muster.api.core import Pod
-from muster.api.names import GPU
 from muster.model.topology import NOWHERE
 from muster.simulator.engine.gang_run import GangRun
-from muster.simulator.engine.resource_usage import ResourceUsage
+from muster.simulator.engine.resource_usage import Ints, ResourceUsage
 from muster.validation.pods.requests import requests
 
 
@@ -18,11 +18,13 @@ class DomainCounts:
     def __init__(self, usage: ResourceUsage) -> None:
         self._usage = usage
         domain_of = usage.domain_of
-        self._largest = np.zeros(0, dtype=np.int64)  # GPUs of the largest domains, added up
+        self._largest: dict[str, Ints] = {}  # by resource: what the largest domains have, added up
         if domain_of is not None and (domain_of != NOWHERE).any():
             known = domain_of != NOWHERE
-            gpus = np.bincount(domain_of[known], weights=usage.gpus[known]).astype(np.int64)
-            self._largest = np.cumsum(np.sort(gpus)[::-1])
+            for resource, amounts in usage.stated_by_node().items():
+                sums = np.zeros(int(domain_of.max()) + 1, dtype=np.int64)
+                np.add.at(sums, domain_of[known], amounts[known])
+                self._largest[resource] = np.cumsum(np.sort(sums)[::-1])
 
     def count(self, run: GangRun, pods: Iterable[Pod]) -> None:
         """Writes both numbers at the first start of a gang."""
@@ -31,9 +33,13 @@ class DomainCounts:
             return
         placed = [pod for pod in pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
         domains = {int(domain_of[self._usage.node_number(pod.spec.node_name)]) for pod in placed}
+        requested: Counter[str] = Counter(pods=len(placed))
+        for pod in placed:
+            requested.update(requests(pod.spec))
         run.domains = len(domains)
-        run.least_domains = self._least(sum(requests(pod.spec).get(GPU, 0) for pod in placed))
+        run.least_domains = self._least(requested)
 
-    def _least(self, gpus: int) -> int:
-        """The fewest domains that have so many GPUs: a bound, whatever else runs."""
-        return int(np.searchsorted(self._largest, gpus)) + 1 if gpus else 1
+    def _least(self, requested: Mapping[str, int]) -> int:
+        """The fewest domains that have as much of each resource: a bound, whatever else runs."""
+        known = ((self._largest[name], amount) for name, amount in requested.items() if name in self._largest)
+        return max((int(np.searchsorted(largest, amount)) + 1 for largest, amount in known), default=1)

@@ -74,6 +74,12 @@ class ResourceUsage:
         """The number of a node, in the order of names."""
         return self._index[node]
 
+    def stated_by_node(self) -> dict[str, Ints]:
+        """By resource, what each node has, in the order of names."""
+        names = {name for stated in self._stated.values() for name in stated}
+        rows = self._stated.values()
+        return {name: np.array([stated.get(name, 0) for stated in rows], dtype=np.int64) for name in sorted(names)}
+
     def idle_gpus(self) -> Ints:
         """Free GPUs of every node that takes pods; nodes that do not have none."""
         return np.where(self._is_open, np.maximum(self._free_gpus, 0), 0)
