@@ -1,9 +1,13 @@
-"""Rows of a CSV file, one at a time; what is wrong with one is said with file and line."""
+"""Rows of a CSV file, one at a time; what is wrong with one is said with file and line.
+
+Rule: memory is that of one row, whatever the file is.
+"""
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
+from typing import TextIO
 
 from msgspec import Struct
 
@@ -12,18 +16,21 @@ from muster.errors import InputError
 from muster.validation.problem import listed
 
 LARGEST = 1e15  # of a number in a cell
+LONGEST_LINE = 2**20  # characters
 
 
-class CsvRow(Struct, frozen=True):
+class CsvRow(Struct, frozen=True, gc=False):
     """One row, and where it stands."""
 
     source: str
     line: int
-    cells: dict[str, str]
+    columns: Mapping[str, int]  # by name, its number
+    cells: list[str]
 
     def text(self, column: str) -> str:
         """The cell of a column; empty: it is empty, or the mapping names no column."""
-        return (self.cells.get(column) or "").strip() if column else ""
+        number = self.columns.get(column, -1)
+        return self.cells[number].strip() if 0 <= number < len(self.cells) else ""
 
     def number(self, column: str) -> float | None:
         """The number in a cell, not negative; None: the cell is empty."""
@@ -50,11 +57,14 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[CsvRow]:
     source, is_empty = visible(str(path)), True
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            _check_columns(source, reader.fieldnames or (), columns)
+            reader = csv.reader(_lines(file, source))
+            names = next(reader, [])
+            _check_columns(source, names, columns)
+            numbers = {name: i for i, name in enumerate(names)}
             for cells in reader:
-                is_empty = False
-                yield CsvRow(source, reader.line_num, cells)
+                if cells:
+                    is_empty = False
+                    yield CsvRow(source, reader.line_num, numbers, cells)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file", hint="paths begin at the folder of the scenario") from None
     except OSError as error:
@@ -62,13 +72,24 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[CsvRow]:
     except UnicodeDecodeError:
         raise InputError(f"{source}: is not text in UTF-8", hint="is it a CSV file?") from None
     except csv.Error as error:
-        raise InputError(f"{source}, line {reader.line_num + 1}: is not CSV: {error}") from None
+        raise InputError(f"{source}, line {reader.line_num}: is not CSV: {error}") from None
     if is_empty:
         raise InputError(f"{source}: holds no rows", hint="a trace without rows simulates nothing")
 
 
+def _lines(file: TextIO, source: str) -> Iterator[str]:
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise InputError(
+                f"{source}, line {number}: is longer than {LONGEST_LINE:,} characters", hint="is it a CSV file?"
+            )
+        yield line
+
+
 def _check_columns(source: str, known: Iterable[str], columns: Iterable[str]) -> None:
-    known = [str(name) for name in known]
+    known = list(known)
     if not known:
         raise InputError(f"{source}: is empty", hint="its first line names the columns")
     missing = [name for name in columns if name and name not in known]
