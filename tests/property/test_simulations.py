@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.core import Pod
+from muster.api.objects import key
 from muster.model.gang.pod_state import holds_resources
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
@@ -69,8 +70,15 @@ def workloads(draw: st.DrawFn, name: str) -> Raw:
         },
         "duration": {"kind": "uniform", "least": f"{least}m", "most": f"{least + draw(st.integers(0, 30))}m"},
         "onEviction": draw(st.sampled_from(("restart", "resume"))),
-        "gang": draw(gangs()),
+        "gang": (gang := draw(gangs())),
+        **({"scaling": _scaling(gang)} if draw(st.booleans()) else {}),
     }
+
+
+def _scaling(gang: Raw) -> Raw:
+    """As far down as its minimum; in the morning, when numbers change most."""
+    least = gang["minPods"] / gang["pods"] if "minPods" in gang else 1
+    return {"least": least, "peak": "8h", "every": "5m"}
 
 
 @st.composite
@@ -127,7 +135,8 @@ class Conservation:
         self.broken += [f"{node} holds {gpus} GPUs" for node, gpus in by_node.items() if gpus > sizes[node]]
         for gang, run in simulation.runs.items():
             pods = cluster.pods_of(gang)
-            if len(pods) != (0 if run.finished_ms is not None else run.size):
+            terminating = sum(key(pod.metadata) in cluster.retired for pod in pods)
+            if len(pods) - terminating != (0 if run.finished_ms is not None else run.wanted_pods):
                 self.broken.append(f"{gang} has {len(pods)} pods")
             if (run.finished_ms is None) is not (gang in cluster.groups):
                 self.broken.append(f"{gang}: its PodGroup and its state differ")

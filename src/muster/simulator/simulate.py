@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from muster.simulator.engine.node_changes import node_changes
+from muster.simulator.engine.saved_state import SavedSimulation
 from muster.simulator.engine.simulation import Hooks, Simulation
 from muster.simulator.results.figures import make_figures, planner_times
 from muster.simulator.results.gang_frame import gang_frame
@@ -19,11 +20,13 @@ def simulate(scenario: Scenario, folder: Path, hooks: Hooks | None = None) -> Re
     return make_result(scenario, simulation)
 
 
-def prepare(scenario: Scenario, folder: Path, hooks: Hooks | None = None) -> Simulation:
-    """A simulation that has not begun."""
+def prepare(
+    scenario: Scenario, folder: Path, hooks: Hooks | None = None, saved: SavedSimulation | None = None
+) -> Simulation:
+    """A simulation that has not begun, or goes on from a saved state."""
     objects = build_objects(scenario, folder)
     arrivals = plan_arrivals(scenario, folder, objects)
-    return Simulation(scenario, objects, arrivals, node_changes(scenario, objects), hooks)
+    return Simulation(scenario, objects, arrivals, node_changes(scenario, objects), hooks, saved)
 
 
 def make_result(scenario: Scenario, simulation: Simulation) -> Result:
@@ -36,8 +39,8 @@ def make_result(scenario: Scenario, simulation: Simulation) -> Result:
         is_complete=simulation.is_complete,
         gangs=gangs,
         events=recorder.events,
-        timeline=recorder.timeline,
-        cycles=recorder.cycles,
+        timeline=recorder.timeline.frame,
+        cycles=recorder.cycles.frame,
         figures=make_figures(gangs, recorder, end_seconds),
         histories=Histories(recorder.waits, recorder.queues, recorder.domains, usage.level, usage.domains),
         planner_times=planner_times(recorder),

@@ -34,7 +34,7 @@ def test_a_gang_arrives_starts_works_and_finishes() -> None:
     ]
     assert simulation.cluster.pods == {}
     assert simulation.cluster.groups == {}
-    assert len(simulation.recorder.cycles["steps"]) == 1
+    assert sum(simulation.recorder.cycles.frame["plans"]) == 1
 
 
 def test_a_gang_waits_for_the_one_before_it() -> None:
@@ -50,7 +50,7 @@ def test_a_gang_that_fits_nowhere_ends_the_simulation_without_a_horizon() -> Non
     simulation = run(cluster=ONE_NODE, workloads=[workload(gpus=9)])
     assert of(simulation, "train-0", "state") == "waiting"
     assert of(simulation, "train-0", "reason") == "NoRoom"
-    assert len(simulation.recorder.cycles["steps"]) == 1
+    assert sum(simulation.recorder.cycles.frame["plans"]) == 1
     assert simulation.now_ms == 0
 
 
@@ -140,7 +140,7 @@ def test_a_node_that_is_lost_takes_its_pods_and_comes_back() -> None:
     assert of(simulation, "train-0", "failed_pods") == 1
     assert of(simulation, "train-0", "gpu_hours_lost_to_failures") == pytest.approx(8 / 60, abs=1e-6)
     assert of(simulation, "train-0", "finished_seconds") == 60 + 120 + 600
-    assert simulation.recorder.timeline[f"capacity_{GPU}"].count(0) >= 1
+    assert simulation.recorder.timeline.frame[f"capacity_{GPU}"].count(0) >= 1
 
 
 def test_failures_that_overlap_end_with_the_last() -> None:
@@ -267,7 +267,7 @@ def test_no_cycle_is_run_while_nothing_waits() -> None:
     simulation = run(
         cluster=ONE_NODE, workloads=[workload(arrivals={"count": 5, "interval": {"kind": "constant", "value": "1h"}})]
     )
-    assert len(simulation.recorder.cycles["steps"]) == 5
+    assert sum(simulation.recorder.cycles.frame["plans"]) == 5
 
 
 def test_a_simulation_can_be_stopped() -> None:

@@ -44,6 +44,10 @@ class AnswerCache:
     def __len__(self) -> int:
         return len(self._answers)
 
+    def items(self) -> list[tuple[bytes, RememberedAnswer]]:
+        """All answers with their digests, least recently used first."""
+        return list(self._answers.items())
+
     def could_know(self, structure: bytes) -> bool:
         """Whether any answer is about a requirement of this structure: else no digest need be computed."""
         return structure in self._structures

@@ -27,7 +27,7 @@ def downsample(times: Column, values: Column, intervals: int, decimals: int = 3)
         return {"t": [], "v": []}
     kept = changes(amounts)
     if len(kept) > 4 * intervals:
-        kept = kept[_extremes(moments[kept], amounts[kept], intervals)]
+        kept = kept[extremes(moments[kept], amounts[kept], intervals)]
     return {"t": plain_numbers(moments[kept], decimals), "v": plain_numbers(amounts[kept], 3)}
 
 
@@ -38,7 +38,7 @@ def changes(values: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.flatnonzero(is_kept)
 
 
-def _extremes(times: NDArray[np.float64], values: NDArray[np.float64], intervals: int) -> NDArray[np.intp]:
+def extremes(times: NDArray[np.float64], values: NDArray[np.float64], intervals: int) -> NDArray[np.intp]:
     """First, lowest, highest and last sample of each interval, in the order of time."""
     width = (times[-1] - times[0]) / intervals or 1.0
     interval = np.minimum(((times - times[0]) / width).astype(np.int64), intervals - 1)

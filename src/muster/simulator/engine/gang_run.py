@@ -44,8 +44,15 @@ class GangRun(Struct):
     cause: Cause = "eviction"  # of the last loss of pods
     verdict: str = ""  # of the last cycle that judged it
     reason: str = ""  # why it waited, then
+    wanted: tuple[int, ...] = ()  # pods of each template at this time of day; empty: all, always
+    grows_since_ms: int | None = None  # when more pods were wanted that are not all bound; None: all are
     domains: int = 0  # of the finest level, that its pods were in at its first start
     least_domains: int = 0  # that could have held them
+
+    @property
+    def wanted_pods(self) -> int:
+        """How many pods it has now, placed or not."""
+        return sum(self.wanted) if self.wanted else self.size
 
     def work(self, now_ms: int, pods: int, gpus: int) -> int | None:
         """Its core runs, with so many pods in all; returns when it will finish, if that is not known yet."""

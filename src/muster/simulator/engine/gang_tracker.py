@@ -1,7 +1,7 @@
 """Follows gangs from arrival to finish: after every change of their pods, whether they wait and whether they work."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from muster.api.core import Pod
@@ -10,11 +10,12 @@ from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.planning.decision import Eviction
 from muster.simulator.engine.domain_counts import DomainCounts
-from muster.simulator.engine.events import EventHeap, GangFinished
+from muster.simulator.engine.events import EventHeap, GangFinished, GangScaled
 from muster.simulator.engine.gang_run import Cause, GangRun
+from muster.simulator.engine.pod_scaling import scale_pods
 from muster.simulator.engine.recorder import Recorder
 from muster.simulator.engine.simulated_cluster import SimulatedCluster
-from muster.simulator.scenario.gang_template import NAMESPACE, GangArrival
+from muster.simulator.scenario.gang_template import GangArrival, gang_key
 from muster.validation.pods.membership import gang_of
 from muster.validation.pods.requests import requests
 
@@ -46,9 +47,10 @@ class GangTracker:
 
     def arrive(self, arrival: GangArrival, now_ms: int, now: datetime) -> None:
         """A gang arrives with its PodGroup and its pods."""
-        gang, template = f"{NAMESPACE}/{arrival.name}", arrival.template
+        gang, template = gang_key(arrival), arrival.template
         self._cluster.put_group(template.pod_group(arrival.name, now))
-        for pod in template.make_pods(arrival.name, now):
+        wanted = arrival.wanted(now_ms)
+        for pod in template.make_pods(arrival.name, now, wanted):
             self._cluster.put_pod(pod)
         run = GangRun(
             key=gang,
@@ -60,10 +62,13 @@ class GangTracker:
             arrived_ms=now_ms,
             arrival=arrival,
             remaining_ms=arrival.duration_ms,
+            wanted=wanted,
         )
         self.runs[gang] = run
         self._begin_wait(run, now_ms)
-        self._recorder.note(now_ms, "arrived", run.name, pods=run.size)
+        self._recorder.note(now_ms, "arrived", run.name, pods=run.wanted_pods)
+        if arrival.scaling is not None:
+            self._heap.push(arrival.scaling.next_ms(now_ms), GangScaled(gang))
 
     def finish(self, gang: str, stretch: int, now_ms: int) -> bool:
         """A gang has done its work and is deleted; False: it was interrupted since."""
@@ -73,8 +78,17 @@ class GangTracker:
         run.finish(now_ms)
         self._count_working(gang, None)
         self._cluster.remove_gang(gang)
+        self._recorder.waits.finish(run.name, run.waited_ms)
         self._recorder.note(now_ms, "finished", run.name, pods=run.size)
         return True
+
+    def restore(self, runs: Iterable[GangRun], arrivals: Mapping[str, GangArrival]) -> None:
+        """Gangs of a saved state; what their running pods request is counted again."""
+        for run in runs:
+            run.arrival = arrivals.get(run.key)
+            self.runs[run.key] = run
+            if run.works_since_ms is not None:
+                self._working[run.key] = _sum_requests(self._cluster.working_pods(run.key))
 
     # changes --------------------------------------------------------------------------------------------------------
 
@@ -105,6 +119,23 @@ class GangTracker:
             other = self.runs[preemptor].name if preemptor in self.runs and preemptor != gang else ""
             self._recorder.note(now_ms, event, run.name, pods=pods, reason=reason, other=other)
 
+    def scale(self, gang: str, now_ms: int, now: datetime) -> tuple[str, ...] | None:
+        """A gang gets the pods that the time of day wants; returns those that terminate, None: nothing changes."""
+        run = self.runs[gang]
+        if run.finished_ms is not None or run.arrival is None or run.arrival.scaling is None:
+            return None
+        self._heap.push(run.arrival.scaling.next_ms(now_ms), GangScaled(gang))
+        wanted = run.arrival.wanted(now_ms)
+        if wanted == run.wanted:
+            return None
+        terminating = tuple(scale_pods(self._cluster, gang, run.arrival, wanted, now))
+        if sum(wanted) > run.wanted_pods and run.grows_since_ms is None:
+            run.grows_since_ms = now_ms
+        run.wanted = wanted
+        self._changed.add(gang)
+        self._recorder.note(now_ms, "scaled", run.name, pods=run.wanted_pods)
+        return terminating
+
     def settle_changed(self, now_ms: int) -> None:
         """Every gang whose pods changed: whether it waits, and whether it works."""
         for gang in sorted(self._changed):
@@ -124,9 +155,17 @@ class GangTracker:
             self._recorder.waiting_gangs -= 1
             self._domains.count(run, self._cluster.pods_of(run.key))
             self._recorder.note(now_ms, "started", run.name, pods=standing.placed)
-        if run.full_ms is None and standing.placed >= run.size:
+        if standing.placed >= run.wanted_pods:
+            self._settle_size(run, now_ms, standing.placed)
+
+    def _settle_size(self, run: GangRun, now_ms: int, pods: int) -> None:
+        """All pods that it wants are bound."""
+        if run.full_ms is None:
             run.full_ms = now_ms
-            self._recorder.note(now_ms, "full", run.name, pods=standing.placed)
+            self._recorder.note(now_ms, "full", run.name, pods=pods)
+        if run.grows_since_ms is not None:
+            self._recorder.scale_up_ms.append(now_ms - run.grows_since_ms)
+            run.grows_since_ms = None
 
     def _begin_wait(self, run: GangRun, now_ms: int) -> None:
         if run.waits_since_ms is None:
@@ -139,9 +178,7 @@ class GangTracker:
         if not core.standing.satisfied or core.broken:
             self._interrupt(run, now_ms)
             return
-        held: Counter[str] = Counter()
-        for pod in pods:
-            held.update(requests(pod.spec))
+        held = _sum_requests(pods)
         if run.works_since_ms is None:
             self._recorder.note(now_ms, "working", run.name, pods=len(pods))
         finish_ms = run.work(now_ms, len(pods), held[GPU])
@@ -164,3 +201,11 @@ class GangTracker:
                 self._recorder.working[resource] += sign * amount
         if held is not None:
             self._working[gang] = held
+
+
+def _sum_requests(pods: Iterable[Pod]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for pod in pods:
+        for resource, amount in requests(pod.spec).items():
+            held[resource] += amount
+    return held

@@ -1,22 +1,16 @@
 """Records what happens in a simulation as plain columns: events, a timeline, cycles, and integrals over time."""
 
+from array import array
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from muster.planning.decision import CyclePlan
 from muster.simulator.engine.gang_run import GangRun
 from muster.simulator.engine.histories import DomainSamples, QueueHistory, WaitHistory
 from muster.simulator.engine.resource_usage import ResourceUsage
+from muster.simulator.engine.timeline import CycleHistory, Timeline, new_frame
 
-Frame = dict[str, list[Any]]  # columns of equal length, by name
 EVENT_COLUMNS = ("at_seconds", "event", "gang", "node", "pods", "reason", "other")
-CYCLE_COLUMNS = ("at_seconds", "gangs", "waiting", "bindings", "evictions", "searches", "steps", "unknown")
-
-
-def new_frame(*columns: str) -> Frame:
-    """A frame without rows."""
-    return {name: [] for name in columns}
 
 
 def seconds(milliseconds: int) -> float:
@@ -29,13 +23,13 @@ class Recorder:
 
     def __init__(self, usage: ResourceUsage) -> None:
         self._usage = usage
-        self._at_ms = 0
+        self.at_ms = 0
+        self.begun_seconds = 0.0  # when the timeline begins
         self.events = new_frame(*EVENT_COLUMNS)
-        self.cycles = new_frame(*CYCLE_COLUMNS)
-        self.cycle_cpu_seconds: list[float] = []  # of the planner; differs from run to run
+        self.cycles = CycleHistory()
+        self.plan_seconds = array("d")  # CPU of every plan; differs from run to run
         names = (f"{kind}_{name}" for name in usage.resources for kind in ("allocated", "working", "capacity"))
-        self.timeline = new_frame(
-            "at_seconds",
+        self.timeline = Timeline(
             "waiting_gangs",
             "working_gangs",
             "pending_pods",
@@ -45,6 +39,7 @@ class Recorder:
             "largest_free_domain_gpus",
             *names,
         )
+        self.scale_up_ms = array("q")  # from more pods that are wanted until all of them are bound
         self.working: dict[str, int] = defaultdict(int)  # by resource: of pods whose gangs work
         self.working_gangs = self.waiting_gangs = 0
         self.integrals: dict[str, float] = defaultdict(float)  # by column of the timeline: amount × seconds
@@ -77,19 +72,26 @@ class Recorder:
                 self.is_infeasible |= gang_plan.verdict == "Infeasible"
         if plan.division is not None:
             self.fair = plan.division.shares
-        steps = (len(plan.searches), sum(plan.searches))
-        row = (seconds(at_ms), len(plan.gangs), waiting, len(plan.bindings), len(plan.evictions), *steps, unknown)
-        for name, value in zip(CYCLE_COLUMNS, row, strict=True):
-            self.cycles[name].append(value)
-        self.cycle_cpu_seconds.append(cpu_seconds)
+        self.cycles.put(
+            seconds(at_ms),
+            len(plan.gangs),
+            cpu_seconds,
+            waiting=waiting,
+            bindings=len(plan.bindings),
+            evictions=len(plan.evictions),
+            searches=len(plan.searches),
+            steps=sum(plan.searches),
+            unknown=unknown,
+        )
+        self.plan_seconds.append(cpu_seconds)
 
     def advance(self, at_ms: int) -> None:
         """Time passes while everything stays as it was sampled last."""
-        passed = seconds(at_ms - self._at_ms)
-        self._at_ms = at_ms
-        if passed <= 0 or not self.timeline["at_seconds"]:
+        passed = seconds(at_ms - self.at_ms)
+        self.at_ms = at_ms
+        if passed <= 0 or not self.timeline:
             return
-        for name, column in self.timeline.items():
+        for name, column in self.timeline.frame.items():
             self.integrals[name] += column[-1] * passed
         for queue, held in self._usage.by_queue.items():
             self._add_queue(queue, held, passed)
@@ -126,11 +128,11 @@ class Recorder:
             row[f"allocated_{name}"] = usage.allocated[name]
             row[f"working_{name}"] = self.working[name]
             row[f"capacity_{name}"] = usage.capacity[name]
-        is_same_moment = bool(self.timeline["at_seconds"]) and self.timeline["at_seconds"][-1] == row["at_seconds"]
-        for name, value in row.items():
-            if is_same_moment:
-                self.timeline[name].pop()
-            self.timeline[name].append(value)
+        if not self.timeline:
+            self.begun_seconds = seconds(at_ms)
+        self.timeline.put(row)
         fair = self.fair if self.waiting_gangs else usage.by_queue  # without gangs that wait, each has what it wants
-        self.queues.sample(len(self.timeline["at_seconds"]) - 1, usage.by_queue, fair)
+        self.queues.sample(len(self.timeline) - 1, usage.by_queue, fair)
+        if (kept := self.timeline.thin()) is not None:
+            self.queues.keep(kept)
         self.domains.sample(at_ms)

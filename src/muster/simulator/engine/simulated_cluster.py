@@ -23,6 +23,7 @@ from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.simulator.engine.resource_usage import ResourceUsage
+from muster.simulator.scenario.gang_template import PodTemplate
 from muster.validation import defaults
 from muster.validation.pods.membership import gang_of, is_ours
 from muster.validation.pods.pods_by_gang import PodsByGang
@@ -36,7 +37,8 @@ class SimulatedCluster:
         self._nodes = {node.metadata.name: node for node in objects.nodes}
         self._incremental = IncrementalSnapshot()
         self._pods_by_gang = PodsByGang()
-        self._number = 0  # of the last replacement
+        self.number = 0  # of the last pod that was not there when its gang arrived
+        self.retired: set[str] = set()  # pods that terminate and are not replaced
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
         self.pending: set[str] = set()  # pods of gangs that wait for a node
@@ -46,6 +48,10 @@ class SimulatedCluster:
             self.put_group(group)
         for pod in objects.pods:
             self.put_pod(pod)
+
+    def restore(self, retired: Iterable[str], number: int) -> None:
+        """Goes on from a saved state."""
+        self.retired, self.number = set(retired), number
 
     # objects --------------------------------------------------------------------------------------------------------
 
@@ -75,6 +81,7 @@ class SimulatedCluster:
         """A workload is deleted with its PodGroup and its pods; they have finished, so that nothing terminates."""
         for name in tuple(self._pods_by_gang.names(gang)):
             self.remove_pod(name)
+            self.retired.discard(name)
         del self.groups[gang], self.usage.queue_of[gang]
         self._incremental.drop_group(gang)
 
@@ -148,20 +155,34 @@ class SimulatedCluster:
         """A pod is gone, and its controller makes another one of it; returns the old one."""
         old = self.remove_pod(name)
         gang = gang_of(old)
-        if gang is None or gang not in self.groups:
+        if gang is None or gang not in self.groups or name in self.retired:
+            self.retired.discard(name)
             return old
-        self._number += 1
+        self.number += 1
         base = old.metadata.name.partition("-r-")[0]
         meta = replace(
             old.metadata,
-            name=f"{base}-r-{self._number}",
-            uid=f"{base}-r-{self._number}",
+            name=f"{base}-r-{self.number}",
+            uid=f"{base}-r-{self.number}",
             creation_timestamp=now,
             deletion_timestamp=None,
         )
         status = replace(old.status, phase="", nominated_node_name="")
         self.put_pod(replace(old, metadata=meta, spec=replace(old.spec, node_name=""), status=status))
         return old
+
+    def add_pod(self, gang: str, template: PodTemplate, now: datetime) -> None:
+        """A controller makes one more pod of a gang."""
+        self.number += 1
+        self.put_pod(template.make_pod(gang, f"u-{self.number}", now))
+
+    def retire(self, name: str, now: datetime) -> bool:
+        """A controller wants a pod no more; returns whether it terminates, else it is gone at once."""
+        if not self.pods[name].spec.node_name:
+            self.remove_pod(name)
+            return False
+        self.retired.add(name)
+        return self.evict(name, now)
 
     # nodes ----------------------------------------------------------------------------------------------------------
 

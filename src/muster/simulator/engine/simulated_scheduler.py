@@ -48,7 +48,7 @@ class SimulatedScheduler:
     ) -> None:
         """`planner`: another one to compare with; None: the real one."""
         self._cluster, self._policy, self._clock, self._is_cancelled = cluster, policy, cpu_clock, is_cancelled
-        self._memory = AnswerCache()
+        self.memory = AnswerCache()
         self._plan: Planner = planner or self._make_plan
 
     def run_cycle(self, now: datetime) -> AppliedCycle:
@@ -62,7 +62,7 @@ class SimulatedScheduler:
         return AppliedCycle(snapshot, plan, is_changed or bool(annotated), annotated, cpu_seconds)
 
     def _make_plan(self, snapshot: Snapshot) -> CyclePlan:
-        return make_plan(snapshot, self._policy, is_cancelled=self._is_cancelled, memory=self._memory)
+        return make_plan(snapshot, self._policy, is_cancelled=self._is_cancelled, memory=self.memory)
 
     def _apply(self, snapshot: Snapshot, plan: CyclePlan, now: datetime) -> bool:
         """Nominations, bindings and evictions; returns whether there were any."""
@@ -75,7 +75,7 @@ class SimulatedScheduler:
         for binding in plan.bindings:
             cluster.bind(binding.key, binding.node)
         for eviction in plan.evictions:
-            cluster.evict(eviction.key, now)
+            cluster.evict(eviction.key, now.replace(microsecond=0))
         return bool(nominations or plan.bindings or plan.evictions)
 
     def _write_annotations(self, snapshot: Snapshot, plan: CyclePlan, now: datetime) -> Iterator[str]:

@@ -8,8 +8,10 @@ deadlines. Rule 3: nothing here reads a clock or chance: the same scenario gives
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.objects import Objects
 from muster.placement.budget import Cancelled
@@ -21,6 +23,7 @@ from muster.simulator.engine.events import (
     Event,
     EventHeap,
     GangFinished,
+    GangScaled,
     NodeBack,
     NodeLost,
     PodStarted,
@@ -30,9 +33,11 @@ from muster.simulator.engine.events import (
 from muster.simulator.engine.gang_run import GangRun
 from muster.simulator.engine.gang_tracker import GangTracker
 from muster.simulator.engine.recorder import Recorder
+from muster.simulator.engine.saved_recorder import restore_recorder, save_recorder
+from muster.simulator.engine.saved_state import SavedSimulation, load_answers, load_objects, save_answers, save_cluster
 from muster.simulator.engine.simulated_cluster import SimulatedCluster
 from muster.simulator.engine.simulated_scheduler import AppliedCycle, Planner, SimulatedScheduler
-from muster.simulator.scenario.gang_template import GangArrival
+from muster.simulator.scenario.gang_template import GangArrival, gang_key
 from muster.simulator.scenario.scheduler_policy import SimulationTimes, policy_of, times_of
 from muster.simulator.scenario.types import Scenario
 
@@ -45,7 +50,8 @@ class Hooks(Struct, frozen=True):
     """What the caller of a simulation sees and decides while it runs."""
 
     cpu_clock: Callable[[], float] = lambda: 0.0
-    is_stopped: Callable[[], bool] = lambda: False
+    is_stopped: Callable[[], bool] = lambda: False  # before the next moment
+    is_cancelled: Callable[[], bool] = lambda: False  # in the middle of a plan; then it cannot be saved
     on_moment: Callable[["Simulation"], object] = lambda _: None  # after everything that happened at one moment
     on_cycle: Callable[[AppliedCycle], object] = lambda _: None
     planner: Planner | None = None  # another one to compare with; None: the real one
@@ -61,27 +67,39 @@ class Simulation:
         arrivals: Iterator[GangArrival],
         changes: Iterator[tuple[int, Event]],
         hooks: Hooks | None = None,
+        saved: SavedSimulation | None = None,
     ) -> None:
+        """`saved`: the state to go on from; None: the start."""
         self._hooks = hooks or Hooks()
         self._times: SimulationTimes = times_of(scenario)
-        self._epoch = _start_of(objects)
-        self._arrivals, self._heap = arrivals, EventHeap()
+        self.epoch = _start_of(objects)
+        self._run_times = run_times(objects.queues)
+        self._arrivals = arrivals
+        self._arrived = 0  # of the arrivals
+        self._heap = EventHeap()
+        arrived: dict[str, GangArrival] = {}
+        if saved is not None:
+            arrived = {gang_key(arrival): arrival for arrival in islice(arrivals, saved.arrived)}
+            objects = load_objects(objects, saved.cluster, arrived)
         self._next_arrival = next(arrivals, None)
         self.cluster = SimulatedCluster(objects)
         self._scheduler = SimulatedScheduler(
-            self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_stopped, self._hooks.planner
+            self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_cancelled, self._hooks.planner
         )
         self.recorder = Recorder(self.cluster.usage)
         self._tracker = GangTracker(self.cluster, self.recorder, self._heap)
         self.now_ms = 0
         self.is_complete = False  # it came to its end
-        self._run_times = run_times(objects.queues)
+        self._is_torn = False  # it ended in the middle of a moment
         self._noted: set[str] = set()  # gangs with notes of time
         self._unready: Counter[str] = Counter()  # nodes, by the failures that they are in
         self._cordoned: Counter[str] = Counter()  # nodes, by the drains that they are in
         self._needs_cycle = False
         self._last_cycle_ms = -SPACING_MS
         self._wake_ms: int | None = None  # the next one that is scheduled
+        if saved is not None:
+            self._restore(saved, arrived)
+            return
         for at_ms, change in changes:
             self._heap.push(at_ms, change)
         self._adopt(objects)
@@ -89,26 +107,66 @@ class Simulation:
     @property
     def now(self) -> datetime:
         """The virtual date."""
-        return self._epoch + timedelta(milliseconds=self.now_ms)
+        return self.epoch + timedelta(milliseconds=self.now_ms)
+
+    @property
+    def stamp(self) -> datetime:
+        """The virtual date as objects carry it: the API server stores whole seconds, and so decides who is older."""
+        return self.now.replace(microsecond=0)
 
     @property
     def runs(self) -> Mapping[str, GangRun]:
         """Every gang that has arrived, by `namespace/name`; finished ones, too."""
         return self._tracker.runs
 
+    # saving ---------------------------------------------------------------------------------------------------------
+
+    def save(self) -> SavedSimulation:
+        """The state after the last moment."""
+        assert not self._is_torn, "a plan was given up in the middle of a moment"
+        return SavedSimulation(
+            epoch=self.epoch,
+            now_ms=self.now_ms,
+            arrived=self._arrived,
+            needs_cycle=self._needs_cycle,
+            last_cycle_ms=self._last_cycle_ms,
+            wake_ms=self._wake_ms,
+            unready=dict(self._unready),
+            cordoned=dict(self._cordoned),
+            events=self._heap.scheduled,
+            next_number=self._heap.next_number,
+            cluster=save_cluster(self.cluster),
+            runs=[replace(run, arrival=None) for run in self.runs.values()],
+            recorder=save_recorder(self.recorder),
+            answers=save_answers(self._scheduler.memory),
+        )
+
+    def _restore(self, saved: SavedSimulation, arrived: Mapping[str, GangArrival]) -> None:
+        self.epoch, self.now_ms, self._arrived = saved.epoch, saved.now_ms, saved.arrived
+        self._needs_cycle, self._last_cycle_ms, self._wake_ms = saved.needs_cycle, saved.last_cycle_ms, saved.wake_ms
+        self._unready.update(saved.unready)
+        self._cordoned.update(saved.cordoned)
+        self._heap.restore(saved.events, saved.next_number)
+        self._scheduler.memory = load_answers(saved.answers)
+        restore_recorder(self.recorder, saved.recorder)
+        self.cluster.restore(saved.cluster.retired, saved.cluster.number)
+        self._tracker.restore(saved.runs, arrived)
+        self._note_deadlines(self.cluster.groups)
+
     # the loop -------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Runs to the horizon, until nothing is left to happen, or until the caller stops it."""
+    def run(self, until_ms: int | None = None) -> None:
+        """Runs to the horizon, until nothing is left to happen, until then, or until the caller stops it."""
         horizon_ms = self._times.horizon_ms
         while (at_ms := self._next_ms()) is not None and at_ms < (_EVER if horizon_ms is None else horizon_ms):
-            if self._hooks.is_stopped():
+            if self._hooks.is_stopped() or (until_ms is not None and at_ms >= until_ms):
                 return
             self.recorder.advance(at_ms)
             self.now_ms = at_ms
             try:
                 self._process_moment()
             except Cancelled:
+                self._is_torn = True
                 return
         self.now_ms = self.now_ms if horizon_ms is None else horizon_ms
         self.recorder.advance(self.now_ms)
@@ -120,8 +178,9 @@ class Simulation:
 
     def _process_moment(self) -> None:
         while self._next_arrival is not None and self._next_arrival.at_ms <= self.now_ms:
-            self._tracker.arrive(self._next_arrival, self.now_ms, self.now)
+            self._tracker.arrive(self._next_arrival, self.now_ms, self.stamp)
             self._needs_cycle = True
+            self._arrived += 1
             self._next_arrival = next(self._arrivals, None)
         while (event := self._heap.pop_due(self.now_ms)) is not None:
             self._handle(event)
@@ -139,6 +198,8 @@ class Simulation:
                 self._replace_pod(pod)
             case GangFinished(gang=gang, stretch=stretch):
                 self._finish(gang, stretch)
+            case GangScaled(gang=gang):
+                self._scale(gang)
             case NodeLost(node=node):
                 self._lose_node(node)
             case NodeBack(node=node):
@@ -168,6 +229,12 @@ class Simulation:
             self._noted.discard(gang)
             self._needs_cycle = True
 
+    def _scale(self, gang: str) -> None:
+        terminating = self._tracker.scale(gang, self.now_ms, self.stamp)
+        for pod in terminating or ():
+            self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(pod))
+        self._needs_cycle |= terminating is not None
+
     # pods and nodes -------------------------------------------------------------------------------------------------
 
     def _start_pod(self, pod: str) -> None:
@@ -177,7 +244,7 @@ class Simulation:
     def _replace_pod(self, pod: str) -> None:
         """A pod that is gone frees its node, and its controller makes another one."""
         if pod in self.cluster.pods:
-            old = self.cluster.replace_pod(pod, self.now)
+            old = self.cluster.replace_pod(pod, self.stamp)
             self._tracker.note_change(old)
             self._needs_cycle = True
 
@@ -185,7 +252,7 @@ class Simulation:
         self._unready[node] += 1
         pods = self.cluster.pods_on(node)
         self.recorder.note(self.now_ms, "node lost", node=node, pods=len(pods))
-        self.cluster.write_readiness(node, False, self.now)
+        self.cluster.write_readiness(node, False, self.stamp)
         for pod in pods:
             self._tracker.note_loss(self.cluster.pods[pod], "failure")
             self._replace_pod(pod)
@@ -194,7 +261,7 @@ class Simulation:
     def _restore_node(self, node: str) -> None:
         self._unready[node] -= 1
         if not self._unready[node]:
-            self.cluster.write_readiness(node, True, self.now)
+            self.cluster.write_readiness(node, True, self.stamp)
             self.recorder.note(self.now_ms, "node back", node=node)
             self._needs_cycle = True
 
@@ -204,7 +271,7 @@ class Simulation:
         pods = self.cluster.pods_on(node)
         self.recorder.note(self.now_ms, "drain", node=node, pods=len(pods))
         for pod in pods:
-            if self.cluster.evict(pod, self.now):
+            if self.cluster.evict(pod, self.stamp):
                 self._tracker.note_loss(self.cluster.pods[pod], "eviction")
                 self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(pod))
         self._needs_cycle = True
@@ -271,7 +338,7 @@ class Simulation:
 
     def _to_ms(self, moment: datetime) -> int:
         """The first millisecond at which a moment has come."""
-        return -((self._epoch - moment) // timedelta(milliseconds=1))
+        return -((self.epoch - moment) // timedelta(milliseconds=1))
 
 
 def _start_of(objects: Objects) -> datetime:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.api.names import GPU
-from muster.simulator.engine.recorder import Frame, Recorder
+from muster.simulator.engine.recorder import Recorder
+from muster.simulator.engine.timeline import Frame
 
 Figures = dict[str, Any]
 SIZES = ((1, "1 pod"), (4, "2-4 pods"), (16, "5-16 pods"), (64, "17-64 pods"))
@@ -20,11 +21,12 @@ PERCENTILES = (50, 95, 99)
 def make_figures(gangs: Frame, recorder: Recorder, end_seconds: float) -> Figures:
     """All figures, as JSON values."""
     integrals = recorder.integrals
-    passed = max(end_seconds - _begin(recorder), 0.0)
+    passed = max(end_seconds - recorder.begun_seconds, 0.0)
     return {
         "gangs": _states(gangs),
         "waitSeconds": _waits(gangs),
         "fullSizeSeconds": _full_sizes(gangs),
+        "scaleUpSeconds": spread(milliseconds / 1000 for milliseconds in recorder.scale_up_ms),
         "resources": {name: _resource(integrals, name) for name in _resources(recorder)},
         "evictions": _evictions(gangs),
         "fairness": _fairness(recorder, passed),
@@ -32,11 +34,6 @@ def make_figures(gangs: Frame, recorder: Recorder, end_seconds: float) -> Figure
         "domains": _domains(gangs),
         "planner": _planner(recorder),
     }
-
-
-def _begin(recorder: Recorder) -> float:
-    times = recorder.timeline["at_seconds"]
-    return float(times[0]) if times else 0.0
 
 
 # waits ----------------------------------------------------------------------------------------------------------------
@@ -107,7 +104,7 @@ def _full_sizes(gangs: Frame) -> Figures:
 
 def _resources(recorder: Recorder) -> list[str]:
     """Resources that the cluster has."""
-    columns = (name.removeprefix("capacity_") for name in recorder.timeline if name.startswith("capacity_"))
+    columns = (name.removeprefix("capacity_") for name in recorder.timeline.frame if name.startswith("capacity_"))
     return [name for name in columns if recorder.integrals[f"capacity_{name}"]]
 
 
@@ -181,9 +178,9 @@ def _domains(gangs: Frame) -> Figures:
 
 
 def _planner(recorder: Recorder) -> Figures:
-    cycles = recorder.cycles
+    cycles = recorder.cycles.frame
     return {
-        "cycles": len(cycles["steps"]),
+        "cycles": sum(cycles["plans"]),
         "searches": sum(cycles["searches"]),
         "steps": sum(cycles["steps"]),
         "unknown": share(sum(cycles["unknown"]), sum(cycles["waiting"])),
@@ -192,7 +189,7 @@ def _planner(recorder: Recorder) -> Figures:
 
 def planner_times(recorder: Recorder) -> Figures:
     """CPU of the planner, which differs from run to run: in all, a cycle, and in the first and the last tenth."""
-    times = recorder.cycle_cpu_seconds
+    times = recorder.plan_seconds
     if not times:
         return {"cpuSeconds": 0.0}
     ordered, tenth = sorted(times), max(len(times) // 10, 1)

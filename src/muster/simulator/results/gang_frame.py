@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from muster.simulator.engine.gang_run import GangRun
-from muster.simulator.engine.recorder import Frame, new_frame, seconds
+from muster.simulator.engine.recorder import seconds
+from muster.simulator.engine.timeline import Frame, new_frame
 
 HOUR_MS = 3_600_000
 GANG_COLUMNS = (

@@ -15,7 +15,7 @@ from muster.reporting.simulation.report import (
     TimelineColumns,
     WaitStretch,
 )
-from muster.simulator.engine.recorder import Frame
+from muster.simulator.engine.timeline import Frame
 from muster.simulator.results.result import Histories, Result
 
 LONGEST_WAITS = 10

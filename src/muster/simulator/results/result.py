@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.api.decoding import encode
 from muster.control_characters import visible
 from muster.simulator.engine.histories import DomainSamples, QueueHistory, WaitHistory
-from muster.simulator.engine.recorder import Frame
+from muster.simulator.engine.timeline import Frame
 from muster.simulator.results.figures import Figures
 from muster.simulator.scenario.types import Scenario
 

@@ -60,6 +60,8 @@ def _wait_rows(figures: Figures) -> Iterator[list[Span]]:
     full = figures["fullSizeSeconds"]
     if full["count"] or full["never"]:
         yield _spread_row("elastic, to full size", full)
+    if figures["scaleUpSeconds"]["count"]:
+        yield _spread_row("scaled up, to its new size", figures["scaleUpSeconds"])
 
 
 def _spread_row(name: str, spread: Figures) -> list[Span]:

@@ -12,6 +12,7 @@ from muster.api.resources import POD_GROUPS
 from muster.errors import InputError
 from muster.reporting.problems import lines
 from muster.reporting.text import plain
+from muster.simulator.scenario.daily_scaling import scaling_of
 from muster.simulator.scenario.durations import draw_ms, stream, to_ms
 from muster.simulator.scenario.gang_template import GangArrival, GangTemplate, template_of
 from muster.simulator.scenario.types import Scenario, SimulatedWorkload
@@ -30,7 +31,7 @@ def plan_arrivals(scenario: Scenario, folder: Path, objects: Objects) -> Iterato
         _check_gang(f"workloads[{i}] ({workload.name})", template, context)
         sources.append(_generated(workload, template, scenario.seed, horizon))
     for i, trace in enumerate(scenario.traces):
-        arrivals = read_jobs(trace, folder, objects)
+        arrivals = read_jobs(trace, folder, objects, scenario.seed)
         for template in {_rules_of(arrival.template.spec): arrival.template for arrival in arrivals}.values():
             _check_gang(f"traces[{i}] ({trace.name})", template, context)
         sources.append(iter(arrivals))
@@ -70,6 +71,7 @@ def _generated(
             class_name=workload.name,
             is_resumed=workload.on_eviction == "resume",
             is_linear=workload.speed == "linear",
+            scaling=scaling_of(workload.scaling, seed, f"{workload.name}-{number}"),
         )
 
 

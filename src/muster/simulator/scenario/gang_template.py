@@ -11,6 +11,7 @@ from muster.api.core import Affinity, Container, Pod, PodSpec, ResourceRequireme
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.quantity import Resources
+from muster.simulator.scenario.daily_scaling import GangScaling
 from muster.simulator.scenario.types import GangSpec, RoleSpec
 
 NAMESPACE = "simulated"
@@ -22,6 +23,19 @@ class PodTemplate(Struct, frozen=True):
     leaf: str  # empty: the PodGroup itself is the leaf
     pods: int
     spec: PodSpec
+
+    def make_pod(self, gang: str, suffix: str, created: datetime) -> Pod:
+        """One of them."""
+        name = f"{gang}-{self.leaf}-{suffix}" if self.leaf else f"{gang}-{suffix}"
+        meta = ObjectMeta(
+            name=name,
+            namespace=NAMESPACE,
+            uid=name,
+            labels={names.SUBGROUP: self.leaf} if self.leaf else {},
+            annotations={names.POD_GROUP: gang},
+            creation_timestamp=created,
+        )
+        return Pod(metadata=meta, spec=self.spec)
 
 
 class GangTemplate(Struct, frozen=True):
@@ -51,25 +65,13 @@ class GangTemplate(Struct, frozen=True):
         meta = ObjectMeta(name=name, namespace=NAMESPACE, uid=name, generation=1, creation_timestamp=created)
         return PodGroup(metadata=meta, spec=self.spec)
 
-    def make_pods(self, gang: str, created: datetime) -> Iterator[Pod]:
-        """The first pods of one gang."""
-        annotations = {names.POD_GROUP: gang}
+    def make_pods(self, gang: str, created: datetime, wanted: Sequence[int] = ()) -> Iterator[Pod]:
+        """The first pods of one gang; `wanted`: how many of each template, empty: all."""
         numbers: Counter[str] = Counter()  # by leaf
-        for template in self.pods:
-            base = f"{gang}-{template.leaf}" if template.leaf else gang
-            labels = {names.SUBGROUP: template.leaf} if template.leaf else {}
-            for _ in range(template.pods):
-                name = f"{base}-{numbers[template.leaf]}"
+        for template, number in zip(self.pods, wanted or [each.pods for each in self.pods], strict=True):
+            for _ in range(number):
+                yield template.make_pod(gang, str(numbers[template.leaf]), created)
                 numbers[template.leaf] += 1
-                meta = ObjectMeta(
-                    name=name,
-                    namespace=NAMESPACE,
-                    uid=name,
-                    labels=labels,
-                    annotations=annotations,
-                    creation_timestamp=created,
-                )
-                yield Pod(metadata=meta, spec=template.spec)
 
 
 class GangArrival(Struct, frozen=True):
@@ -82,6 +84,17 @@ class GangArrival(Struct, frozen=True):
     class_name: str  # of the trace, else the workload
     is_resumed: bool = False  # after an eviction it goes on where it was
     is_linear: bool = True  # with half of its pods it takes twice as long
+    scaling: GangScaling | None = None  # None: its pods stay
+
+    def wanted(self, at_ms: int) -> tuple[int, ...]:
+        """How many pods of each template it wants then; empty: all, always."""
+        scaling = self.scaling
+        return () if scaling is None else tuple(scaling.wanted(each.pods, at_ms) for each in self.template.pods)
+
+
+def gang_key(arrival: GangArrival) -> str:
+    """The identity of a gang that arrives: namespace/name."""
+    return f"{NAMESPACE}/{arrival.name}"
 
 
 def pod_spec(requests: Resources, affinity: Affinity | None = None) -> PodSpec:

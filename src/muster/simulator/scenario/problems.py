@@ -5,16 +5,18 @@ Rule: whatever can be judged without reading other files is judged here; the res
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from muster.errors import InputError
 from muster.simulator.datacenter import parse_levels
+from muster.simulator.scenario.daily_scaling import DAY_MS, SHORTEST_MS, GangScaling
 from muster.simulator.scenario.durations import to_ms
 from muster.simulator.scenario.types import (
     DISTRIBUTIONS,
     Arrivals,
     ClusterSpec,
+    DailyScaling,
     Distribution,
     Duration,
     GangSpec,
@@ -89,6 +91,28 @@ def _cluster(cluster: ClusterSpec) -> Iterator[Problem]:
             yield Problem("cluster.topology", error.message.removeprefix("--topology: "), hint=error.hint)
 
 
+def _scaling(
+    at: str, scaling: DailyScaling, parts: Iterable[tuple[str, int, int]], scenario: Scenario
+) -> Iterator[Problem]:
+    """`parts`: by path, how many pods there are and how many of them are needed at all times."""
+    for field in ("peak", "spread", "every"):
+        yield from (problems := list(_duration(f"{at}.{field}", getattr(scaling, field))))
+        if problems:
+            return
+    for field in ("peak", "spread"):
+        if to_ms(getattr(scaling, field)) >= DAY_MS:
+            yield Problem(f"{at}.{field}", "is a day or more", hint="a time of day, such as `14h`")
+    if to_ms(scaling.every) < SHORTEST_MS:
+        yield Problem(f"{at}.every", "is less than a minute", hint="such as `15m`")
+    if scaling.least < 1 and scenario.horizon is None:
+        yield Problem(at, "needs a `horizon`", hint="gangs would be scaled for ever")
+    for path, pods, needed in parts if scaling.least < 1 else ():
+        fewest = GangScaling(scaling.least, 0, SHORTEST_MS).wanted(pods, DAY_MS // 2)
+        if fewest < needed:
+            says = f"leaves {fewest} of {pods} pods, and {needed} are needed"
+            yield Problem(f"{at}.least", says, hint=f"a higher share, or a lower minimum in `{path}`")
+
+
 def _names(scenario: Scenario) -> Iterator[Problem]:
     """Names are there once: gangs and queues are known by them."""
     named: dict[str, list[Any]] = {
@@ -109,6 +133,7 @@ def _workload(at: str, workload: SimulatedWorkload, scenario: Scenario) -> Itera
     yield from _arrivals(f"{at}.arrivals", workload.arrivals, scenario)
     yield from _distribution(f"{at}.duration", workload.duration)
     yield from _gang(f"{at}.gang", workload.gang)
+    yield from _scaling(f"{at}.scaling", workload.scaling, _needs(f"{at}.gang", workload.gang), scenario)
     yield from _place(at, workload, scenario)
 
 
@@ -127,6 +152,14 @@ def _is_zero(interval: Distribution) -> bool:
     """Whether no time ever passes between two arrivals."""
     longest = (getattr(interval, field) for field in (*NEEDS.get(interval.kind, ())[-1:], "most"))
     return bool(interval.kind) and any(duration in (0, "0", "0s") for duration in longest)
+
+
+def _needs(at: str, gang: GangSpec) -> Iterator[tuple[str, int, int]]:
+    """Pods and how many of them are needed, by path."""
+    if not gang.roles:
+        yield f"{at}.minPods", gang.pods, gang.min_pods or gang.pods
+    for i, role in enumerate(gang.roles):
+        yield f"{at}.roles[{i}].minPods", role.pods, role.min_pods or role.pods
 
 
 def _gang(at: str, gang: GangSpec) -> Iterator[Problem]:
@@ -167,6 +200,10 @@ def _trace(at: str, trace: Trace, scenario: Scenario) -> Iterator[Problem]:
         yield Problem(f"{at}.file", "is missing", hint="the path of a CSV file, from the scenario")
     if trace.format != "csv" and trace.columns != type(trace.columns)():
         yield Problem(f"{at}.columns", f"are not read with `format: {trace.format}`", hint="leave them out")
+    yield from _scaling(f"{at}.scaling", trace.scaling, (), scenario)
+    if trace.scaling.least < trace.min_share:
+        says = f"is {trace.scaling.least:g}, less than `minShare`, {trace.min_share:g}"
+        yield Problem(f"{at}.scaling.least", says, hint="gangs would fall below their minimums every day")
     if not trace.columns.queue:
         yield from _place(at, trace, scenario)
     for name in trace.priority_classes.values():

@@ -125,6 +125,17 @@ class Arrivals(Wire, frozen=True):
     count: Annotated[int | None, doc("How many arrive; unset: until the horizon.", **_between(0, 10_000_000))] = None
 
 
+class DailyScaling(Wire, frozen=True):
+    """Gangs that grow and shrink with the time of day: all pods at the peak, the fewest twelve hours later."""
+
+    least: Annotated[
+        float, doc("The share of the pods of each role at the quietest time; 1: they stay.", **_between(0.001, 1))
+    ] = 1.0
+    peak: Annotated[Duration, doc("The time of day with all pods; days begin with the simulation.")] = "14h"
+    spread: Annotated[Duration, doc("The peak of each gang is up to so much earlier or later, by chance.")] = 0
+    every: Annotated[Duration, doc("How often numbers of pods are changed, at least `1m`.")] = "15m"
+
+
 class SimulatedWorkload(Wire, frozen=True):
     """Gangs that are alike and arrive one after the other."""
 
@@ -144,6 +155,7 @@ class SimulatedWorkload(Wire, frozen=True):
         str, doc("linear: half of the pods take twice as long; fixed: they take as long.", enum=list(SPEEDS))
     ] = "linear"
     staleness_grace_period: Annotated[str, doc("As of a PodGroup; empty: 60s.")] = ""
+    scaling: Annotated[DailyScaling, doc("How its pods follow the time of day.")] = DailyScaling()
 
 
 class JobColumns(Wire, frozen=True):
@@ -198,6 +210,7 @@ class Trace(Wire, frozen=True):
     speed: Annotated[
         str, doc("linear: half of the pods take twice as long; fixed: they take as long.", enum=list(SPEEDS))
     ] = "linear"
+    scaling: Annotated[DailyScaling, doc("How the pods of gangs follow the time of day.")] = DailyScaling()
 
 
 class NodeFailure(Wire, frozen=True):
