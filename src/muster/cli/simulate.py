@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.cli import options, printing
@@ -11,14 +12,18 @@ from muster.cli.simulation_progress import SimulationProgress, StopRequest
 from muster.errors import InputError
 from muster.kube import manifest_files
 from muster.reporting.simulation.render import render
+from muster.simulator.engine.saved_state import SavedSimulation
 from muster.simulator.results.comparison import compare_results
 from muster.simulator.results.report_input import describe_results
 from muster.simulator.results.result import Result, to_csv
 from muster.simulator.results.views import comparison_lines, duration, result_lines
+from muster.simulator.scenario.durations import to_ms
 from muster.simulator.scenario.loading import load_scenario
+from muster.simulator.scenario.problems import DURATION_HINT
 from muster.simulator.scenario.starter import STARTER
 from muster.simulator.scenario.types import Scenario
-from muster.simulator.simulate import simulate
+from muster.simulator.simulate import make_result, prepare
+from muster.simulator.state_file import read_state, write_state
 
 INTERRUPTED = 130
 
@@ -31,6 +36,9 @@ INTERRUPTED = 130
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report with charts: one HTML file.")
 @click.option("--gangs-csv", type=click.Path(path_type=Path), help="Write one row a gang into this file.")
 @click.option("--events-csv", type=click.Path(path_type=Path), help="Write one row an event into this file.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write the state into this file where it is stopped.")
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on from a file that --save wrote.")
+@click.option("--stop-at", metavar="TIME", help="Stop at this virtual time, such as 36h.")
 @click.option("--times", is_flag=True, help="Add the CPU time of the planner, which differs from run to run.")
 @options.output("table", "json", "yaml")
 def command(
@@ -41,6 +49,9 @@ def command(
     report: Path | None,
     gangs_csv: Path | None,
     events_csv: Path | None,
+    save: Path | None,
+    resume: Path | None,
+    stop_at: str | None,
     times: bool,
     form: str,
 ) -> int:
@@ -48,6 +59,7 @@ def command(
 
     A scenario is a YAML file: cluster, queues, workloads or traces, failures, drains, policy. The same scenario gives
     the same result, byte for byte. Ctrl-C stops early and keeps what was done; the exit code is then 130.
+    With --save it can go on later, to the same end.
 
     \b
     Examples:
@@ -57,50 +69,88 @@ def command(
       muster simulate month.yaml --gangs-csv gangs.csv --events-csv events.csv
       muster simulate -o json month.yaml | jq .figures.waitSeconds.all
       muster simulate before.yaml after.yaml --compare
+      muster simulate month.yaml --save month.state
+      muster simulate --resume month.state
     """
     if init:
         printing.print_lines(STARTER.splitlines())
         return 0
-    if not scenarios:
-        raise InputError("no scenario is given", hint="`muster simulate --init > scenario.yaml` writes one")
-    if compare and len(scenarios) < 2:
-        raise InputError("--compare needs at least two scenarios", hint="`muster simulate A.yaml B.yaml --compare`")
-    for path in filter(None, (report, gangs_csv, events_csv)):
+    _check_usage(scenarios, compare, save, resume, seed)
+    until_ms = _until(stop_at)
+    for path in filter(None, (report, gangs_csv, events_csv, save)):
         manifest_files.check_writable(path)
-    loaded = [(_seeded(load_scenario(path), seed), path.parent) for path in scenarios]
-    results, is_stopped = _run(loaded)
+    if resume is None:
+        loaded = [SimulationRun(_seeded(load_scenario(path), seed), path.parent) for path in scenarios]
+    else:
+        resumed = read_state(resume)
+        loaded = [SimulationRun(resumed.scenario, resumed.folder, resumed.state)]
+    results, is_interrupted = _run(loaded, save, until_ms)
     _print(results, compare and len(results) > 1, form, times)
     _write_csv(results, gangs_csv, events_csv)
     if report is not None:
         _write_report(results, report)
-    if is_stopped:
-        _note_stop(results, len(loaded))
-    return INTERRUPTED if is_stopped else 0
+    if not results[-1].is_complete:
+        _note_stop(results, len(loaded), save)
+    return INTERRUPTED if is_interrupted else 0
+
+
+class SimulationRun(Struct, frozen=True):
+    """A scenario to run, from its start or from a saved state."""
+
+    scenario: Scenario
+    folder: Path
+    saved: SavedSimulation | None = None
+
+
+def _check_usage(
+    scenarios: Sequence[Path], compare: bool, save: Path | None, resume: Path | None, seed: int | None
+) -> None:
+    if resume is not None and (scenarios or seed is not None):
+        raise InputError("--resume has its scenario and its seed in its file", hint="`muster simulate --resume FILE`")
+    if resume is None and not scenarios:
+        raise InputError("no scenario is given", hint="`muster simulate --init > scenario.yaml` writes one")
+    if compare and len(scenarios) < 2:
+        raise InputError("--compare needs at least two scenarios", hint="`muster simulate A.yaml B.yaml --compare`")
+    if save is not None and len(scenarios) > 1:
+        raise InputError("--save is for one scenario", hint="simulate each by itself")
+
+
+def _until(stop_at: str | None) -> int | None:
+    try:
+        return None if stop_at is None else to_ms(stop_at)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"--stop-at: {error}", hint=DURATION_HINT) from None
 
 
 def _seeded(scenario: Scenario, seed: int | None) -> Scenario:
     return scenario if seed is None else replace(scenario, seed=seed)
 
 
-def _run(scenarios: Sequence[tuple[Scenario, Path]]) -> tuple[list[Result], bool]:
+def _run(runs: Sequence[SimulationRun], save: Path | None, until_ms: int | None) -> tuple[list[Result], bool]:
     """The results, and whether the user stopped before all were complete."""
     stop, results = StopRequest(), list[Result]()
     with stop.on_interrupt():
-        for scenario, folder in scenarios:
-            progress = SimulationProgress(scenario.name, stop)
+        for run in runs:
+            progress = SimulationProgress(run.scenario.name, stop)
             try:
-                results.append(simulate(scenario, folder, progress.hooks()))
+                simulation = prepare(run.scenario, run.folder, progress.hooks(is_saved=save is not None), run.saved)
+                simulation.run(until_ms)
             finally:
                 progress.clear()
+            if save is not None and not simulation.is_complete:
+                write_state(save, run.scenario, run.folder, simulation)
+            results.append(make_result(run.scenario, simulation))
             if stop.is_set:
                 break
     return results, stop.is_set
 
 
-def _note_stop(results: Sequence[Result], number: int) -> None:
+def _note_stop(results: Sequence[Result], number: int, save: Path | None) -> None:
     last = results[-1]
     which = f"in scenario {len(results)} of {number}, `{last.scenario.name}`" if number > 1 else "in the scenario"
     printing.note(f"stopped {which}, after {duration(last.reached_seconds)} of virtual time")
+    if save is not None:
+        printing.note(f"`muster simulate --resume {save}` goes on from there")
 
 
 def _write_csv(results: Sequence[Result], gangs: Path | None, events: Path | None) -> None:

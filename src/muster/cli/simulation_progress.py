@@ -42,9 +42,14 @@ class SimulationProgress:
         self._is_shown = sys.stderr.isatty()
         self._begin = self._last = time.monotonic()
 
-    def hooks(self) -> Hooks:
-        """What the simulation calls."""
-        return Hooks(time.process_time, lambda: self._stop.is_set, self._show if self._is_shown else lambda _: None)
+    def hooks(self, is_saved: bool) -> Hooks:
+        """What the simulation calls; one that will be saved ends after a moment, never in the middle of a plan."""
+        return Hooks(
+            time.process_time,
+            is_stopped=lambda: self._stop.is_set,
+            is_cancelled=lambda: self._stop.is_set and not is_saved,
+            on_moment=self._show if self._is_shown else lambda _: None,
+        )
 
     def _show(self, simulation: Simulation) -> None:
         now = time.monotonic()

@@ -29,7 +29,7 @@ def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -
         if str(source) == "-":
             yield ManifestFile("standard input", _standard_input(most_mib), None)
             continue
-        for path in _files(Path(source)):
+        for path in files(Path(source)):
             yield ManifestFile(visible(str(path)), _read(path, most_mib), path)
 
 
@@ -42,13 +42,14 @@ def _standard_input(most_mib: int) -> bytes:
         raise InputError(f"standard input: cannot be read: {error.strerror or error}") from None
 
 
-def _files(path: Path) -> list[Path]:
+def files(path: Path) -> list[Path]:
+    """The file, or the manifests of a folder in order of their names."""
     if not path.is_dir():
         return [path]
-    files = sorted(inner for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
-    if not files:
+    inside = sorted(inner for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
+    if not inside:
         raise InputError(f"{path}: holds no manifests", hint=f"looked for {', '.join(SUFFIXES)} in it and below")
-    return files
+    return inside
 
 
 def _read(path: Path, most_mib: int) -> bytes:
@@ -71,16 +72,17 @@ def _bounded(data: bytes, name: str, most_mib: int) -> bytes:
     return data
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all; its mode stays, and so does a link to it. Devices and pipes are written to."""
+    data = content.encode() if isinstance(content, str) else content
     is_special = path.exists() and not path.is_file() and not path.is_dir()
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.muster-{os.getpid()}")
     try:
         if is_special:
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
             return
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(data)
         if target.exists():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
