@@ -16,6 +16,7 @@ from muster.api.core import Pod
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.model.gang.builder import build_gang
+from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, holds_resources, pod_state
 from muster.model.incremental.interned_demands import DemandKinds, PodClassNumbers, Signatures, SignedPods
 from muster.model.incremental.node_sums import Ints, NodeSums, Usage
@@ -107,6 +108,13 @@ class IncrementalSnapshot:
         """Remove a PodGroup, if it is known."""
         if self._groups.pop(name, None) is not None:
             self._changed_gangs.add(name)
+
+    def gang(self, name: str, rest: Objects) -> Gang:
+        """A gang that exists, with all changes so far; it is built once for this and for the next snapshot."""
+        if name in self._changed_gangs:
+            self._rebuild(name, rest)
+            self._changed_gangs.discard(name)
+        return self._gangs[name]
 
     # counting -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,11 @@ class OrderedGangs:
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
+    def __getitem__(self, name: str) -> Gang:
+        if name not in self._known:
+            raise KeyError(name)
+        return self._gangs[bisect_left(self._names, name)]
+
     def put(self, name: str, gang: Gang) -> None:
         """Add a gang, or replace it."""
         place = bisect_left(self._names, name)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from muster.api.core import Pod
+from muster.api.core import Pod, PodSpec
 from muster.api.names import GPU
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
@@ -174,7 +174,8 @@ class GangTracker:
 
     def _settle_work(self, run: GangRun, now_ms: int) -> None:
         pods = list(self._cluster.working_pods(run.key))
-        core = self._cluster.gang(run.key, pods)
+        gang = self._cluster.gang(run.key)
+        core = gang if len(pods) == gang.standing.placed else self._cluster.gang(run.key, pods)
         if not core.standing.satisfied or core.broken:
             self._interrupt(run, now_ms)
             return
@@ -204,8 +205,15 @@ class GangTracker:
 
 
 def _sum_requests(pods: Iterable[Pod]) -> Counter[str]:
-    held: Counter[str] = Counter()
+    """Specs with the same containers differ in their nodes only: each is read once."""
+    numbers: Counter[int] = Counter()
+    examples: dict[int, PodSpec] = {}
     for pod in pods:
-        for resource, amount in requests(pod.spec).items():
-            held[resource] += amount
+        alike = id(pod.spec.containers)
+        numbers[alike] += 1
+        examples[alike] = pod.spec
+    held: Counter[str] = Counter()
+    for alike, spec in examples.items():
+        for resource, amount in requests(spec).items():
+            held[resource] += amount * numbers[alike]
     return held

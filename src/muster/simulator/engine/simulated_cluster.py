@@ -102,8 +102,9 @@ class SimulatedCluster:
 
     def gang(self, name: str, pods: Iterable[Pod] | None = None) -> Gang:
         """A gang as it is, or as if it had only these pods."""
-        members = self.pods_of(name) if pods is None else pods
-        return build_gang(self.groups[name], members, self._rest.priority_classes)
+        if pods is None:
+            return self._incremental.gang(name, self._rest)
+        return build_gang(self.groups[name], pods, self._rest.priority_classes)
 
     def working_pods(self, gang: str) -> Iterator[Pod]:
         """The pods of a gang that run."""
