@@ -39,7 +39,9 @@ INTERRUPTED = 130
 @click.option("--save", type=click.Path(path_type=Path), help="Write the state into this file where it is stopped.")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on from a file that --save wrote.")
 @click.option("--stop-at", metavar="TIME", help="Stop at this virtual time, such as 36h.")
-@click.option("--times", is_flag=True, help="Add the CPU time of the planner, which differs from run to run.")
+@click.option(
+    "--times", is_flag=True, help="Add the CPU of the planner, also to the report: it differs from run to run."
+)
 @options.output("table", "json", "yaml")
 def command(
     scenarios: tuple[Path, ...],
@@ -88,7 +90,7 @@ def command(
     _print(results, compare and len(results) > 1, form, times)
     _write_csv(results, gangs_csv, events_csv)
     if report is not None:
-        _write_report(results, report)
+        _write_report(results, report, times)
     if not results[-1].is_complete:
         _note_stop(results, len(loaded), save)
     return INTERRUPTED if is_interrupted else 0
@@ -160,8 +162,8 @@ def _write_csv(results: Sequence[Result], gangs: Path | None, events: Path | Non
         manifest_files.replace(events, to_csv((result.scenario.name, result.events) for result in results))
 
 
-def _write_report(results: Sequence[Result], path: Path) -> None:
-    manifest_files.replace(path, render(describe_results(results)))
+def _write_report(results: Sequence[Result], path: Path, with_times: bool) -> None:
+    manifest_files.replace(path, render(describe_results(results, with_times)))
     printing.note(f"open {path} in a browser")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from muster.simulator.engine.node_changes import node_changes
 from muster.simulator.engine.saved_state import SavedSimulation
 from muster.simulator.engine.simulation import Hooks, Simulation
-from muster.simulator.results.figures import make_figures, planner_times
+from muster.simulator.results.figures import make_figures, mean_columns, planner_times
 from muster.simulator.results.gang_frame import gang_frame
 from muster.simulator.results.result import Histories, Result
 from muster.simulator.scenario.arrivals import plan_arrivals
@@ -43,5 +43,7 @@ def make_result(scenario: Scenario, simulation: Simulation) -> Result:
         cycles=recorder.cycles.frame,
         figures=make_figures(gangs, recorder, end_seconds),
         histories=Histories(recorder.waits, recorder.queues, recorder.domains, usage.level, usage.domains),
+        means=mean_columns(recorder, end_seconds),
+        cycle_seconds=recorder.cycles.cpu_seconds,
         planner_times=planner_times(recorder),
     )

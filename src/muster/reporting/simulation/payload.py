@@ -18,11 +18,20 @@ from muster.reporting.simulation.report import (
     DomainHeat,
     GangColumns,
     LongWait,
+    PlannerColumns,
     ReportVariant,
     SimulationReport,
     TimelineColumns,
 )
-from muster.reporting.simulation.waits import collect_waits, group_waits, size_label, size_order, summarize
+from muster.reporting.simulation.waits import (
+    Wait,
+    WaitGroup,
+    collect_waits,
+    group_waits,
+    size_label,
+    size_order,
+    summarize,
+)
 
 MOST_SAMPLES = 120_000  # of all lines together
 MOST_INTERVALS, FEWEST_INTERVALS = 600, 40  # of one line
@@ -51,7 +60,7 @@ def describe(report: SimulationReport) -> Payload:
 
 def _intervals(variants: Sequence[ReportVariant]) -> int:
     """How finely lines are drawn: less so where there are many."""
-    lines = sum(6 + 3 * len(one.timeline.resources) + 2 * min(len(one.queues), MOST_QUEUES) for one in variants)
+    lines = sum(9 + 3 * len(one.timeline.resources) + 2 * min(len(one.queues), MOST_QUEUES) for one in variants)
     return min(max(MOST_SAMPLES // (4 * max(lines, 1)), FEWEST_INTERVALS), MOST_INTERVALS)
 
 
@@ -75,6 +84,8 @@ def _variant(variant: ReportVariant, intervals: int, share: int) -> Payload:
             "largestDomain": lines.draw(timeline.largest_free_domain_gpus),
         },
         "waits": _waits(variant.gangs, variant.horizon_seconds),
+        "fullSize": _full_sizes(variant),
+        "planner": _planner(variant.planner, intervals, decimals),
         "domains": _domains_crossed(variant.gangs),
         **_queues(variant, lines),
         "heat": None if variant.heat is None else _heat(variant.heat, share),
@@ -110,7 +121,10 @@ def _resources(timeline: TimelineColumns, lines: _LineDrawing) -> list[Payload]:
                 "allocated": lines.draw(columns.allocated, scale),
                 "working": lines.draw(columns.working, scale),
                 "capacity": lines.draw(columns.capacity, scale),
-                "means": [_mean(timeline, columns.allocated) / scale, _mean(timeline, columns.capacity) / scale],
+                "means": [
+                    mean / scale
+                    for mean in columns.means or (_mean(timeline, columns.allocated), _mean(timeline, columns.capacity))
+                ],
             }
         )
     return described
@@ -143,6 +157,30 @@ def _waits(gangs: GangColumns, horizon_seconds: float) -> Payload:
     }
 
 
+def _full_sizes(variant: ReportVariant) -> WaitGroup | None:
+    """How long elastic gangs took until all of their pods were bound; None: there are none."""
+    if not variant.elastic_gangs:
+        return None
+    waits = (
+        Wait(max(variant.horizon_seconds - gang.arrived_seconds, 0.0), is_over=False)
+        if gang.full_size_seconds is None
+        else Wait(gang.full_size_seconds, is_over=True)
+        for gang in variant.elastic_gangs
+    )
+    return summarize("elastic gangs", waits)
+
+
+def _planner(planner: PlannerColumns | None, intervals: int, decimals: int) -> Payload | None:
+    if planner is None:
+        return None
+    lines = _LineDrawing(planner.at_seconds, intervals, decimals)
+    return {
+        "steps": lines.draw(planner.steps),
+        "unknown": lines.draw(planner.unknown),
+        "cpu": lines.draw(planner.cpu_milliseconds),
+    }
+
+
 def _domains_crossed(gangs: GangColumns) -> list[int]:
     """Gangs that started in 0, 1, 2 and more domains above the least that could have held them."""
     counts = [0] * 4
@@ -167,8 +205,9 @@ def _queues(variant: ReportVariant, lines: _LineDrawing) -> Payload:
                 "allocated": lines.draw(columns.allocated, scale),
                 "fair": lines.draw(columns.fair_share, scale),
                 "means": [
-                    _mean(variant.timeline, columns.allocated) / scale,
-                    _mean(variant.timeline, columns.fair_share) / scale,
+                    mean / scale
+                    for mean in columns.means
+                    or (_mean(variant.timeline, columns.allocated), _mean(variant.timeline, columns.fair_share))
                 ],
             }
         )

@@ -29,6 +29,7 @@ class ResourceColumns(Struct, frozen=True, kw_only=True):
     allocated: Sequence[float]
     working: Sequence[float]  # of pods whose gangs work
     capacity: Sequence[float]
+    means: tuple[float, float] | None = None  # allocated and capacity over the whole time; None: of the samples
 
 
 class TimelineColumns(Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class QueueColumns(Struct, frozen=True, kw_only=True):
     resource: str
     allocated: Sequence[float]
     fair_share: Sequence[float]
+    means: tuple[float, float] | None = None  # of both over the whole time; None: of the samples
 
 
 class DomainHeat(Struct, frozen=True, kw_only=True):
@@ -83,6 +85,22 @@ class DomainHeat(Struct, frozen=True, kw_only=True):
     at_seconds: Sequence[float]
     used_gpus: Sequence[Sequence[float]]  # by time, then by domain
     capacity_gpus: Sequence[Sequence[float]]  # the same; 0: no node of the domain takes pods
+
+
+class PlannerColumns(Struct, frozen=True, kw_only=True):
+    """The work of the planner; a row stands for some plans in a row."""
+
+    at_seconds: Sequence[float]  # ascending
+    steps: Sequence[float]  # of search, a plan
+    unknown: Sequence[float]  # share of the waiting gangs whose search was cut short
+    cpu_milliseconds: Sequence[float] = ()  # a plan; empty: not shown, as it differs from run to run
+
+
+class ElasticGang(Struct, frozen=True, gc=False):
+    """A gang that may start with a part of its pods."""
+
+    arrived_seconds: float
+    full_size_seconds: float | None  # from arrival until all pods were bound; None: they never were
 
 
 class WaitStretch(Struct, frozen=True, kw_only=True):
@@ -117,6 +135,8 @@ class ReportVariant(Struct, frozen=True, kw_only=True):
     timeline: TimelineColumns = TimelineColumns()
     gangs: GangColumns = GangColumns()
     queues: Sequence[QueueColumns] = ()
+    planner: PlannerColumns | None = None  # None: it made no plan
+    elastic_gangs: Sequence[ElasticGang] = ()
     heat: DomainHeat | None = None  # None: the cluster has no topology
     longest_waits: Sequence[LongWait] = ()  # longest first
 

@@ -12,7 +12,7 @@ from muster.simulator.scenario.gang_template import GangArrival
 Cause = Literal["eviction", "failure"]
 
 
-class GangRun(Struct):
+class GangRun(Struct, gc=False):
     """The state of one gang; times are milliseconds of virtual time."""
 
     key: str  # namespace/name

@@ -14,7 +14,7 @@ MOST_REASONS = 200  # of one gang; beyond it the last one goes on
 LONGEST_WAITS = 10  # finished gangs whose reasons are kept: those that waited longest
 
 
-class WaitReason(Struct):
+class WaitReason(Struct, gc=False):
     """A time in which a gang waited for one reason; None: it still does."""
 
     from_ms: int

@@ -36,6 +36,12 @@ def make_figures(gangs: Frame, recorder: Recorder, end_seconds: float) -> Figure
     }
 
 
+def mean_columns(recorder: Recorder, end_seconds: float) -> dict[str, float]:
+    """By column of the timeline, its mean over the whole time; empty: no time passed."""
+    passed = end_seconds - recorder.begun_seconds
+    return {name: amount / passed for name, amount in recorder.integrals.items()} if passed > 0 else {}
+
+
 # waits ----------------------------------------------------------------------------------------------------------------
 
 

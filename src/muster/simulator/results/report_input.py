@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from muster.api.decoding import encode
 from muster.reporting.simulation.report import (
     DomainHeat,
+    ElasticGang,
     GangColumns,
     HeadlineFigure,
     LongWait,
+    PlannerColumns,
     QueueColumns,
     ReportVariant,
     ResourceColumns,
@@ -16,6 +18,7 @@ from muster.reporting.simulation.report import (
     WaitStretch,
 )
 from muster.simulator.engine.timeline import Frame
+from muster.simulator.results.figures import share
 from muster.simulator.results.result import Histories, Result
 
 LONGEST_WAITS = 10
@@ -23,13 +26,13 @@ HOUR_SECONDS = 3600
 NOT_PLANNED = "no cycle has looked at it yet"
 
 
-def describe_results(results: Sequence[Result]) -> SimulationReport:
-    """One report of one result, or of several side by side."""
+def describe_results(results: Sequence[Result], with_times: bool = False) -> SimulationReport:
+    """One report of one result, or of several side by side; with times, it differs from run to run."""
     names = [result.scenario.name or f"scenario {i + 1}" for i, result in enumerate(results)]
     stopped = [name for name, result in zip(names, results, strict=True) if not result.is_complete]
     return SimulationReport(
         title=" and ".join(dict.fromkeys(names)),
-        variants=[_variant(name, result) for name, result in zip(_distinct(names), results, strict=True)],
+        variants=[_variant(name, result, with_times) for name, result in zip(_distinct(names), results, strict=True)],
         note=f"stopped before its end: {', '.join(stopped)}" if stopped else "",
     )
 
@@ -39,16 +42,18 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({i + 1})" for i, name in enumerate(names)]
 
 
-def _variant(name: str, result: Result) -> ReportVariant:
+def _variant(name: str, result: Result, with_times: bool) -> ReportVariant:
     return ReportVariant(
         name=name,
         seed=str(result.scenario.seed),
         horizon_seconds=result.reached_seconds,
         settings=[*_settings(encode(result.scenario))],
         figures=_headlines(result),
-        timeline=_timeline(result.timeline),
+        timeline=_timeline(result),
         gangs=_gangs(result.gangs),
-        queues=[*_queues(result.histories)],
+        queues=[*_queues(result)],
+        planner=_planner(result, with_times),
+        elastic_gangs=[*_elastic_gangs(result.gangs)],
         heat=_heat(result.histories),
         longest_waits=_longest_waits(result),
     )
@@ -100,7 +105,8 @@ def _headlines(result: Result) -> list[HeadlineFigure]:
     ]
 
 
-def _timeline(frame: Frame) -> TimelineColumns:
+def _timeline(result: Result) -> TimelineColumns:
+    frame, means = result.timeline, result.means
     resources = [name.removeprefix("capacity_") for name in frame if name.startswith("capacity_")]
     return TimelineColumns(
         at_seconds=frame["at_seconds"],
@@ -110,6 +116,7 @@ def _timeline(frame: Frame) -> TimelineColumns:
                 allocated=frame[f"allocated_{name}"],
                 working=frame[f"working_{name}"],
                 capacity=frame[f"capacity_{name}"],
+                means=(means[f"allocated_{name}"], means[f"capacity_{name}"]) if means else None,
             )
             for name in resources
             if any(frame[f"capacity_{name}"])
@@ -146,14 +153,38 @@ def _gangs(frame: Frame) -> GangColumns:
     )
 
 
-def _queues(histories: Histories) -> Iterator[QueueColumns]:
-    queues = histories.queues
+def _planner(result: Result, with_times: bool) -> PlannerColumns | None:
+    """Averages of each row of the cycles."""
+    cycles = result.cycles
+    if not cycles["plans"]:
+        return None
+    unknown = zip(cycles["unknown"], cycles["waiting"], strict=True)
+    seconds = zip(result.cycle_seconds, cycles["plans"], strict=True)
+    return PlannerColumns(
+        at_seconds=cycles["at_seconds"],
+        steps=[steps / plans for steps, plans in zip(cycles["steps"], cycles["plans"], strict=True)],
+        unknown=[100 * share(part, whole) for part, whole in unknown],
+        cpu_milliseconds=[1000 * amount / plans for amount, plans in seconds] if with_times else (),
+    )
+
+
+def _elastic_gangs(frame: Frame) -> Iterator[ElasticGang]:
+    for is_elastic, arrived, full in zip(
+        frame["is_elastic"], frame["arrived_seconds"], frame["full_size_seconds"], strict=True
+    ):
+        if is_elastic:
+            yield ElasticGang(arrived, full)
+
+
+def _queues(result: Result) -> Iterator[QueueColumns]:
+    queues, means = result.histories.queues, result.figures["fairness"]["queues"]
     for name in sorted(queues.allocated):
         yield QueueColumns(
             queue=name,
             resource=queues.resource,
             allocated=queues.allocated[name],
             fair_share=queues.fair_share[name],
+            means=(means[name]["allocated"], means[name]["fairShare"]) if name in means else None,
         )
 
 

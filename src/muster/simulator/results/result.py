@@ -37,7 +37,9 @@ class Result(Struct, frozen=True, eq=False):
     cycles: Frame  # one row for every plan
     figures: Figures
     histories: Histories  # what a report shows besides
-    planner_times: Figures  # CPU of the planner: the only part that differs from run to run
+    means: dict[str, float]  # by column of the timeline, over the whole time; empty: no time passed
+    cycle_seconds: list[float]  # by row of the cycles, CPU of the planner: it differs from run to run
+    planner_times: Figures  # CPU of the planner: differs from run to run, too
 
     def to_dict(self, with_times: bool = False) -> dict[str, Any]:
         """What `simulate -o json` prints: the same scenario gives the same bytes, unless with times."""

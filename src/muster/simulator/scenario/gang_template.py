@@ -74,7 +74,7 @@ class GangTemplate(Struct, frozen=True):
                 numbers[template.leaf] += 1
 
 
-class GangArrival(Struct, frozen=True):
+class GangArrival(Struct, frozen=True, gc=False):
     """A gang that arrives."""
 
     name: str

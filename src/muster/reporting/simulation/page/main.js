@@ -7,5 +7,5 @@ if (report.note) {
   document.getElementById("note").textContent = report.note;
   document.getElementById("note").hidden = false;
 }
-for (const show of [showFigures, showPairs, showUtilisation, showGangsOverTime, showFragmentation, showWaits, showHeat, showQueues, showLongest, showGangs, showSettings]) show(report);
+for (const show of [showFigures, showPairs, showUtilisation, showGangsOverTime, showFragmentation, showWaits, showHeat, showQueues, showPlanner, showLongest, showGangs, showSettings]) show(report);
 document.documentElement.dataset.ready = "true";

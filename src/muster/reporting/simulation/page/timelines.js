@@ -90,6 +90,18 @@ function showQueues(report) {
   }
 }
 
+function showPlanner(report) {
+  if (!report.variants.some((variant) => variant.planner)) return;
+  const node = section("planner", "Planner", "What plans cost as time goes on: steps of search a plan, the share of waiting gangs whose search was cut short before it had an answer (Unknown), and CPU where it was measured.");
+  const charts = [["steps", "Steps of search, a plan", "", true], ["unknown", "Share of Unknown", "%", false], ["cpu", "CPU of a plan, milliseconds", "ms", false]];
+  for (const [key, title, unit, whole] of charts) {
+    const lines = report.variants.map((variant) => variant.planner && variant.planner[key]);
+    if (!lines.some(Boolean)) continue;
+    node.append(perVariant(report, (variant) => variant.planner && variant.planner[key] && timeChart({ ...over(report, variant),
+      title: titled(report, variant, title), most: highest(lines), height: 130, whole, unit, series: [{ name: title, line: variant.planner[key], color: "c5", style: "line" }] })));
+  }
+}
+
 function queueTable(variant) {
   const most = Math.max(...variant.queues.flatMap((queue) => queue.means), 1e-9);
   const rows = variant.queues.map((queue) => {

@@ -17,7 +17,19 @@ function showWaits(report) {
     node.append(element("h3", {}, titledNode(report, variant, "Share of gangs that started within")));
     node.append(element("div", { class: "row small" }, DIMENSIONS.map(([key, , title]) => curveChart({ title, longest, series: largestGroups(variant.waits[key]) }))));
   }
+  showFullSizes(report, node);
   for (const [key, head, title] of DIMENSIONS) node.append(element("h3", {}, title), rangeTable(report, head, (variant) => variant.waits[key], longest));
+}
+
+// Elastic gangs start with a part of their pods: how long until they had all.
+function showFullSizes(report, node) {
+  const variants = report.variants.filter((variant) => variant.fullSize);
+  if (!variants.length) return;
+  const longest = Math.max(1, ...variants.map((variant) => variant.fullSize.longest || 0));
+  node.append(element("h3", {}, "Elastic gangs: from arrival to full size"),
+    element("div", { class: "row wide" }, curveChart({ title: "Share of elastic gangs with all of their pods within", longest, series: variants.map((variant, i) => ({
+      name: variant.name, color: COLORS[i % 8], style: STYLES[i % 8], curve: variant.fullSize.curve })) })),
+    rangeTable(report, "Time to full size", (variant) => (variant.fullSize ? [variant.fullSize] : []), longest, "never full"));
 }
 
 // The eight largest groups, in the order given.
@@ -32,7 +44,7 @@ function boundText(group, seconds) {
   return `${isBound ? "≥ " : ""}${duration(seconds)}`;
 }
 
-function rangeTable(report, title, groupsOf, longest) {
+function rangeTable(report, title, groupsOf, longest, never = "never started") {
   const isCompared = report.variants.length > 1;
   const labels = [...new Set(report.variants.flatMap((variant) => groupsOf(variant).map((group) => group.label)))];
   const rows = labels.flatMap((label) => report.variants.flatMap((variant, i) => {
@@ -42,7 +54,7 @@ function rangeTable(report, title, groupsOf, longest) {
     return [[name, rangePlot(group, longest, isCompared ? COLORS[i % 8] : "c1"), number(group.gangs), group.never_started ? number(group.never_started) : "0",
       boundText(group, group.p50), boundText(group, group.p95), boundText(group, group.p99), boundText(group, group.longest)]];
   }));
-  const node = table(`${title}: waits`, [{ text: title }, { text: rangeAxis(longest), class: "plot-cell axis" }, { text: "gangs", number: true }, { text: "never started", number: true },
+  const node = table(`${title}: waits`, [{ text: title }, { text: rangeAxis(longest), class: "plot-cell axis" }, { text: "gangs", number: true }, { text: never, number: true },
     { text: "p50", number: true }, { text: "p95", number: true }, { text: "p99", number: true }, { text: "longest", number: true }], rows, true);
   for (const row of node.tBodies[0].rows) row.cells[1].className = "plot-cell";
   return element("div", { class: "scroll-x" }, node);
