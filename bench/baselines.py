@@ -1,4 +1,4 @@
-"""`python -m bench.baselines SCENARIO [--report FILE]`: a scenario under muster, and under simple schedulers beside it.
+"""`python -m bench.baselines SCENARIO [--folder PATH] [--report FILE]`: a scenario under muster and simple schedulers.
 
 Each is a function from a snapshot to a plan, as `muster.planning.cycle.plan` is one, and sees the same arrivals. They
 filter nodes, count resources and bind as muster does; what they leave out is what they are here to show:
@@ -259,33 +259,44 @@ PLANNERS: dict[str, Planner | None] = {
 }
 
 
-def run_all(path: Path) -> dict[str, Result]:
+def run_all(path: Path, folder: Path | None) -> dict[str, Result]:
     """The scenario under each of them."""
     scenario, results = load_scenario(path), dict[str, Result]()
     for name, planner in PLANNERS.items():
         say(f"{scenario.name or path.stem}: {name}")
         hooks = Hooks(cpu_clock=time.process_time, planner=planner)
-        results[name] = simulate(replace(scenario, name=name), path.parent, hooks)
+        results[name] = simulate(replace(scenario, name=name), folder or path.parent, hooks)
     return results
 
 
+COLUMNS = ("gangs started", "never", "finished", "first wait mean", "p50", "p95", "CPU held", "working", "GPUs held")
+COLUMNS += ("working", "pods evicted or moved", "GPU-hours lost", "CPU of plans")
+
+
 def row(name: str, result: Result) -> str:
-    """One line of docs/performance.md."""
+    """One line of docs/baselines.md."""
     figures = result.figures
-    waits, gangs, gpus = figures["waitSeconds"]["all"], figures["gangs"], figures["resources"].get(GPU, {})
-    shares = " | ".join(f"{gpus.get(kind, 0):.1%}" for kind in ("allocated", "utilised"))
-    waited = " | ".join(f"{waits.get(part, 0):,.0f} s" for part in ("p50", "p95", "p99"))
-    return f"| {name} | {gangs['finished']:,} | {waits['never']:,} | {waited} | {shares} |"
+    waits, gangs, evictions = figures["waitSeconds"]["all"], figures["gangs"], figures["evictions"]
+    cells = [f"{waits['count']:,}", f"{waits['never']:,}", f"{gangs['finished']:,}"]
+    cells += [f"{waits.get(part, 0):,.0f} s" for part in ("mean", "p50", "p95")]
+    for resource in ("cpu", GPU):
+        shares = figures["resources"].get(resource, {})
+        cells += [f"{shares.get(kind, 0):.1%}" for kind in ("allocated", "utilised")]
+    lost = evictions["gpuHoursLostToEvictions"]
+    cells += [f"{evictions['evictedPods'] + evictions['movedPods']:,}", f"{lost:,.0f}"]
+    cells.append(f"{result.planner_times['cpuSeconds']:.0f} s")
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("scenario", type=Path)
+    arguments.add_argument("--folder", type=Path, help="where paths in the scenario begin")
     arguments.add_argument("--report", type=Path, help="the report of `muster simulate` with all of them")
     given = arguments.parse_args()
-    results = run_all(given.scenario)
-    print("| scheduler | gangs finished | never started | first wait p50 | p95 | p99 | GPUs allocated | utilised |")
-    print("|---|" + "---:|" * 7)
+    results = run_all(given.scenario, given.folder)
+    print(f"| scheduler | {' | '.join(COLUMNS)} |")
+    print("|---|" + "---:|" * len(COLUMNS))
     for name, result in results.items():
         print(row(name, result))
     if given.report is not None:

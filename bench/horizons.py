@@ -91,9 +91,7 @@ def main() -> None:
         return
     days = float(sys.argv[1]) if len(sys.argv) > 1 else DAYS
     measured = [run_apart(days * factor) for factor in FACTORS]
-    print(
-        "| days | gangs | events | cycles | CPU | CPU an event | ÷ the first | timeline rows | memory | an event keeps |"
-    )
+    print("| days | gangs | events | cycles | CPU | CPU an event | ÷ the first | timeline | memory | an event keeps |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for one in measured:
         print(row(one, measured[0]))

@@ -36,6 +36,7 @@ INTERRUPTED = 130
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report with charts: one HTML file.")
 @click.option("--gangs-csv", type=click.Path(path_type=Path), help="Write one row a gang into this file.")
 @click.option("--events-csv", type=click.Path(path_type=Path), help="Write one row an event into this file.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where paths in scenarios begin, instead of at them.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the state into this file where it is stopped.")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on from a file that --save wrote.")
 @click.option("--stop-at", metavar="TIME", help="Stop at this virtual time, such as 36h.")
@@ -51,6 +52,7 @@ def command(
     report: Path | None,
     gangs_csv: Path | None,
     events_csv: Path | None,
+    folder: Path | None,
     save: Path | None,
     resume: Path | None,
     stop_at: str | None,
@@ -77,12 +79,12 @@ def command(
     if init:
         printing.print_lines(STARTER.splitlines())
         return 0
-    _check_usage(scenarios, compare, save, resume, seed)
+    _check_usage(scenarios, compare, save, resume, seed is not None or folder is not None)
     until_ms = _until(stop_at)
     for path in filter(None, (report, gangs_csv, events_csv, save)):
         manifest_files.check_writable(path)
     if resume is None:
-        loaded = [SimulationRun(_seeded(load_scenario(path), seed), path.parent) for path in scenarios]
+        loaded = [SimulationRun(_seeded(load_scenario(path), seed), folder or path.parent) for path in scenarios]
     else:
         resumed = read_state(resume)
         loaded = [SimulationRun(resumed.scenario, resumed.folder, resumed.state)]
@@ -105,10 +107,12 @@ class SimulationRun(Struct, frozen=True):
 
 
 def _check_usage(
-    scenarios: Sequence[Path], compare: bool, save: Path | None, resume: Path | None, seed: int | None
+    scenarios: Sequence[Path], compare: bool, save: Path | None, resume: Path | None, has_input: bool
 ) -> None:
-    if resume is not None and (scenarios or seed is not None):
-        raise InputError("--resume has its scenario and its seed in its file", hint="`muster simulate --resume FILE`")
+    if resume is not None and (scenarios or has_input):
+        raise InputError(
+            "--resume has its scenario, seed and folder in its file", hint="`muster simulate --resume FILE`"
+        )
     if resume is None and not scenarios:
         raise InputError("no scenario is given", hint="`muster simulate --init > scenario.yaml` writes one")
     if compare and len(scenarios) < 2:

@@ -201,10 +201,10 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
         text=True,
     )
     os.close(worker)
-    shown = _read_until(main, "real time")
+    shown = read_until(main, "real time")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    shown += _read_until(main, "virtual time")
+    shown += read_until(main, "virtual time")
     os.close(main)
     assert process.returncode == 130
     assert "gangs arrived" in output
@@ -212,7 +212,8 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
     assert "note: stopped in the scenario, after" in shown
 
 
-def _read_until(terminal: int, words: str) -> str:
+def read_until(terminal: int, words: str) -> str:
+    """What a terminal shows until these words come, or the other end is closed."""
     text, end = "", time.monotonic() + 60
     while words not in text and time.monotonic() < end:
         try:
