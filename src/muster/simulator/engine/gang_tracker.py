@@ -8,6 +8,7 @@ from muster.api.core import Pod, PodSpec
 from muster.api.names import GPU
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
+from muster.errors import InputError
 from muster.planning.decision import Eviction
 from muster.simulator.engine.domain_counts import DomainCounts
 from muster.simulator.engine.events import EventHeap, GangFinished, GangScaled
@@ -20,6 +21,7 @@ from muster.validation.pods.membership import gang_of
 from muster.validation.pods.requests import requests
 
 CAPTURED = "captured"  # the class of gangs that a snapshot has
+MOST_PODS = 300_000  # at once; twice what Kubernetes supports
 
 
 class GangTracker:
@@ -36,22 +38,26 @@ class GangTracker:
 
     def adopt(self, groups: Iterable[PodGroup]) -> None:
         """Gangs that are there from the start: they run for ever."""
+        groups = tuple(groups)
+        names = Counter(group.metadata.name for group in groups)
         for group in groups:
             gang = key(group.metadata)
+            name = group.metadata.name if names[group.metadata.name] == 1 else gang
             pods = self._cluster.pods_of(gang)
             gpus = sum(requests(pod.spec).get(GPU, 0) for pod in pods)
             queue = self._cluster.usage.queue_of[gang]
-            self.runs[gang] = GangRun(gang, group.metadata.name, queue, CAPTURED, len(pods), gpus, 0)
+            self.runs[gang] = GangRun(gang, name, queue, CAPTURED, len(pods), gpus, 0)
             self._begin_wait(self.runs[gang], 0)
             self._changed.add(gang)
 
     def arrive(self, arrival: GangArrival, now_ms: int, now: datetime) -> None:
         """A gang arrives with its PodGroup and its pods."""
         gang, template = gang_key(arrival), arrival.template
+        self._check_arrival(arrival, now_ms)
         self._cluster.put_group(template.pod_group(arrival.name, now))
         wanted = arrival.wanted(now_ms)
         for pod in template.make_pods(arrival.name, now, wanted):
-            self._cluster.put_pod(pod)
+            self._cluster.create_pod(pod)
         run = GangRun(
             key=gang,
             name=arrival.name,
@@ -69,6 +75,15 @@ class GangTracker:
         self._recorder.note(now_ms, "arrived", run.name, pods=run.wanted_pods)
         if arrival.scaling is not None:
             self._heap.push(arrival.scaling.next_ms(now_ms), GangScaled(gang))
+
+    def _check_arrival(self, arrival: GangArrival, now_ms: int) -> None:
+        at = f"gang `{arrival.name}`, after {now_ms / 1000:,.0f} s"
+        if gang_key(arrival) in self.runs:
+            raise InputError(f"{at}: another gang has its name", hint="name workloads and jobs of traces apart")
+        if len(self._cluster.pods) + arrival.template.size > MOST_PODS:
+            raise InputError(
+                f"{at}: there are more than {MOST_PODS:,} pods at once", hint="fewer pods a gang, or fewer arrivals"
+            )
 
     def finish(self, gang: str, stretch: int, now_ms: int) -> bool:
         """A gang has done its work and is deleted; False: it was interrupted since."""

@@ -3,6 +3,7 @@
 Rule: every node has a random stream of its own, so that one more node changes nothing for the others.
 """
 
+import heapq
 from collections.abc import Iterator
 from itertools import count
 
@@ -14,9 +15,23 @@ from muster.simulator.scenario.durations import draw_ms, stream, to_ms
 from muster.simulator.scenario.types import NodeDrain, NodeFailure, Scenario
 from muster.validation.problem import listed
 
+NodeChange = tuple[int, Event]  # when, and what
 
-def node_changes(scenario: Scenario, objects: Objects) -> Iterator[tuple[int, Event]]:
-    """Every change of a node with its time; InputError: a node or a domain does not exist."""
+
+def node_changes(scenario: Scenario, objects: Objects) -> Iterator[NodeChange]:
+    """Every change of a node in the order of time, one at a time; InputError: a node or a domain does not exist."""
+    sources = [iter(sorted(_stated_changes(scenario, objects), key=_when))]
+    if scenario.random_failures.interval.kind:
+        names = sorted(node.metadata.name for node in objects.nodes)
+        sources += [_random_failures(scenario, node) for node in names]
+    return heapq.merge(*sources, key=_when)
+
+
+def _when(change: NodeChange) -> int:
+    return change[0]
+
+
+def _stated_changes(scenario: Scenario, objects: Objects) -> Iterator[NodeChange]:
     for i, failure in enumerate(scenario.failures):
         for node in _nodes(failure, objects, f"failures[{i}]"):
             yield to_ms(failure.at), NodeLost(node)
@@ -27,9 +42,6 @@ def node_changes(scenario: Scenario, objects: Objects) -> Iterator[tuple[int, Ev
             yield to_ms(drain.at), DrainBegun(node)
             if drain.lasts is not None:
                 yield to_ms(drain.at) + to_ms(drain.lasts), DrainEnded(node)
-    if scenario.random_failures.interval.kind:
-        for node in sorted(node.metadata.name for node in objects.nodes):
-            yield from _random_failures(scenario, node)
 
 
 def _nodes(change: NodeFailure | NodeDrain, objects: Objects, at: str) -> tuple[str, ...]:
@@ -41,7 +53,7 @@ def _nodes(change: NodeFailure | NodeDrain, objects: Objects, at: str) -> tuple[
     return change.nodes
 
 
-def _random_failures(scenario: Scenario, node: str) -> Iterator[tuple[int, Event]]:
+def _random_failures(scenario: Scenario, node: str) -> Iterator[NodeChange]:
     """The failures of one node until the horizon, each at least a millisecond after the last repair."""
     horizon_ms, at_ms, failures = to_ms(scenario.horizon or 0), 0, scenario.random_failures
     for number in count():

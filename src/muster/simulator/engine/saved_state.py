@@ -67,6 +67,7 @@ class SavedSimulation(Struct, frozen=True):
     epoch: datetime
     now_ms: int
     arrived: int  # of the arrivals
+    changed: int  # of the changes of nodes
     needs_cycle: bool
     last_cycle_ms: int
     wake_ms: int | None

@@ -17,6 +17,7 @@ from muster.api.moment import format_time
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.embedded.kubelet.pod_lifecycle import node_taints, ready_condition
+from muster.errors import InputError
 from muster.model.gang.builder import build_gang
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
@@ -68,6 +69,15 @@ class SimulatedCluster:
         self.pods[name] = pod
         self._incremental.put(pod)
         self._count(name, before, pod)
+
+    def create_pod(self, pod: Pod) -> None:
+        """A pod is created. InputError: there is one of its name."""
+        if (other := self.pods.get(key(pod.metadata))) is not None:
+            gangs = " and ".join(f"`{(gang_of(one) or '').partition('/')[2]}`" for one in (other, pod))
+            raise InputError(
+                f"gangs {gangs} have pods of the same name, `{pod.metadata.name}`", hint="give one another name"
+            )
+        self.put_pod(pod)
 
     def remove_pod(self, name: str) -> Pod:
         """A pod is gone."""
@@ -169,13 +179,13 @@ class SimulatedCluster:
             deletion_timestamp=None,
         )
         status = replace(old.status, phase="", nominated_node_name="")
-        self.put_pod(replace(old, metadata=meta, spec=replace(old.spec, node_name=""), status=status))
+        self.create_pod(replace(old, metadata=meta, spec=replace(old.spec, node_name=""), status=status))
         return old
 
     def add_pod(self, gang: str, template: PodTemplate, now: datetime) -> None:
         """A controller makes one more pod of a gang."""
         self.number += 1
-        self.put_pod(template.make_pod(gang, f"u-{self.number}", now))
+        self.create_pod(template.make_pod(gang, f"u-{self.number}", now))
 
     def retire(self, name: str, now: datetime) -> bool:
         """A controller wants a pod no more; returns whether it terminates, else it is gone at once."""

@@ -5,7 +5,7 @@ can be endless. Rule 2: a cycle that changes nothing schedules no other one; tim
 deadlines. Rule 3: nothing here reads a clock or chance: the same scenario gives the same result, byte for byte.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -32,6 +32,7 @@ from muster.simulator.engine.events import (
 )
 from muster.simulator.engine.gang_run import GangRun
 from muster.simulator.engine.gang_tracker import GangTracker
+from muster.simulator.engine.node_changes import NodeChange
 from muster.simulator.engine.recorder import Recorder
 from muster.simulator.engine.saved_recorder import restore_recorder, save_recorder
 from muster.simulator.engine.saved_state import SavedSimulation, load_answers, load_objects, save_answers, save_cluster
@@ -65,7 +66,7 @@ class Simulation:
         scenario: Scenario,
         objects: Objects,
         arrivals: Iterator[GangArrival],
-        changes: Iterator[tuple[int, Event]],
+        changes: Iterator[NodeChange],
         hooks: Hooks | None = None,
         saved: SavedSimulation | None = None,
     ) -> None:
@@ -74,14 +75,15 @@ class Simulation:
         self._times: SimulationTimes = times_of(scenario)
         self.epoch = _start_of(objects)
         self._run_times = run_times(objects.queues)
-        self._arrivals = arrivals
-        self._arrived = 0  # of the arrivals
+        self._arrivals, self._changes = arrivals, changes
+        self._arrived = self._changed = 0  # how many arrivals, and changes of nodes, there were
         self._heap = EventHeap()
         arrived: dict[str, GangArrival] = {}
         if saved is not None:
             arrived = {gang_key(arrival): arrival for arrival in islice(arrivals, saved.arrived)}
             objects = load_objects(objects, saved.cluster, arrived)
-        self._next_arrival = next(arrivals, None)
+            deque(islice(changes, saved.changed), maxlen=0)
+        self._next_arrival, self._next_change = next(arrivals, None), next(changes, None)
         self.cluster = SimulatedCluster(objects)
         self._scheduler = SimulatedScheduler(
             self.cluster, policy_of(scenario), self._hooks.cpu_clock, self._hooks.is_cancelled, self._hooks.planner
@@ -99,10 +101,8 @@ class Simulation:
         self._wake_ms: int | None = None  # the next one that is scheduled
         if saved is not None:
             self._restore(saved, arrived)
-            return
-        for at_ms, change in changes:
-            self._heap.push(at_ms, change)
-        self._adopt(objects)
+        else:
+            self._adopt(objects)
 
     @property
     def now(self) -> datetime:
@@ -128,6 +128,7 @@ class Simulation:
             epoch=self.epoch,
             now_ms=self.now_ms,
             arrived=self._arrived,
+            changed=self._changed,
             needs_cycle=self._needs_cycle,
             last_cycle_ms=self._last_cycle_ms,
             wake_ms=self._wake_ms,
@@ -142,7 +143,8 @@ class Simulation:
         )
 
     def _restore(self, saved: SavedSimulation, arrived: Mapping[str, GangArrival]) -> None:
-        self.epoch, self.now_ms, self._arrived = saved.epoch, saved.now_ms, saved.arrived
+        self.epoch, self.now_ms = saved.epoch, saved.now_ms
+        self._arrived, self._changed = saved.arrived, saved.changed
         self._needs_cycle, self._last_cycle_ms, self._wake_ms = saved.needs_cycle, saved.last_cycle_ms, saved.wake_ms
         self._unready.update(saved.unready)
         self._cordoned.update(saved.cordoned)
@@ -174,7 +176,8 @@ class Simulation:
 
     def _next_ms(self) -> int | None:
         arrival_ms = None if self._next_arrival is None else self._next_arrival.at_ms
-        return min((ms for ms in (self._heap.next_ms, arrival_ms) if ms is not None), default=None)
+        change_ms = None if self._next_change is None else self._next_change[0]
+        return min((ms for ms in (self._heap.next_ms, arrival_ms, change_ms) if ms is not None), default=None)
 
     def _process_moment(self) -> None:
         while self._next_arrival is not None and self._next_arrival.at_ms <= self.now_ms:
@@ -182,6 +185,10 @@ class Simulation:
             self._needs_cycle = True
             self._arrived += 1
             self._next_arrival = next(self._arrivals, None)
+        while self._next_change is not None and self._next_change[0] <= self.now_ms:
+            self._heap.push(*self._next_change)
+            self._changed += 1
+            self._next_change = next(self._changes, None)
         while (event := self._heap.pop_due(self.now_ms)) is not None:
             self._handle(event)
         self._tracker.settle_changed(self.now_ms)

@@ -98,7 +98,7 @@ function showPlanner(report) {
     const lines = report.variants.map((variant) => variant.planner && variant.planner[key]);
     if (!lines.some(Boolean)) continue;
     node.append(perVariant(report, (variant) => variant.planner && variant.planner[key] && timeChart({ ...over(report, variant),
-      title: titled(report, variant, title), most: highest(lines), height: 130, whole, unit, series: [{ name: title, line: variant.planner[key], color: "c5", style: "line" }] })));
+      title: titled(report, variant, title), most: highest(lines), height: 130, isPlain: true, whole, unit, series: [{ name: title, line: variant.planner[key], color: "c5", style: "line" }] })));
   }
 }
 
