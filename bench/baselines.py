@@ -269,8 +269,10 @@ def run_all(path: Path, folder: Path | None) -> dict[str, Result]:
     return results
 
 
-COLUMNS = ("gangs started", "never", "finished", "first wait mean", "p50", "p95", "CPU held", "working", "GPUs held")
-COLUMNS += ("working", "pods evicted or moved", "GPU-hours lost", "CPU of plans")
+COLUMNS = (
+    *("gangs started", "never", "finished", "first wait mean", "p50", "p95"),
+    *("CPU held", "working", "GPUs held", "working", "pods evicted or moved", "GPU-hours lost", "CPU of plans"),
+)
 
 
 def row(name: str, result: Result) -> str:
