@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from muster import __version__
 from muster.model.gang.types import walk_leaves
+from muster.observability.access_reviews import bearer_token
 from muster.observability.cycle_trace import CycleTrace
 from muster.observability.metric_table import (
     EVICTION_REASONS,
@@ -28,7 +29,7 @@ from muster.observability.metric_table import (
     Metric,
     status_reason,
 )
-from muster.observability.metrics_access import Authorize, bearer_token
+from muster.observability.metrics_access import Authorize
 from muster.observability.queue_metrics import OTHER_QUEUES, QueueCollector, find_gang
 from muster.planning.decision import CyclePlan, GangPlan, Role
 from muster.planning.disturbance import EvictionReason

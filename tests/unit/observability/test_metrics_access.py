@@ -11,17 +11,16 @@ from muster.api.resources import Resource
 from muster.errors import InputError
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from muster.observability import metrics_access
-from muster.observability.metrics import Metrics, route
-from muster.observability.metrics_access import (
+from muster.observability import access_reviews
+from muster.observability.access_reviews import (
     MOST_ALLOWED,
     MOST_AT_ONCE,
     MOST_REFUSED,
-    MetricsRefusal,
-    TokenFile,
-    TokenReviews,
+    AccessRefusal,
     bearer_token,
 )
+from muster.observability.metrics import Metrics, route
+from muster.observability.metrics_access import TokenFile, TokenReviews
 from tests.support.asgi import call
 
 USERS = {"good": "prometheus", "poor": "visitor"}
@@ -60,7 +59,7 @@ def reviews(reviewer: Reviews, clock: Moved | None = None) -> TokenReviews:
     return TokenReviews(reviewer, clock or Moved())
 
 
-def status(refusal: MetricsRefusal | None) -> int:
+def status(refusal: AccessRefusal | None) -> int:
     return refusal.status if refusal else 200
 
 
@@ -89,7 +88,7 @@ async def test_a_flood_of_bad_tokens_costs_no_memory_and_forgets_no_good_one() -
         await access.authorize(f"bad-{number}")
     for number in range(MOST_ALLOWED - 1):
         await access.authorize(f"good-{number}")
-    assert (len(access._refused), len(access._allowed)) == (MOST_REFUSED, MOST_ALLOWED)
+    assert access.reviews.remembered == (MOST_ALLOWED, MOST_REFUSED)
     reviewer.requests.clear()
     assert (await access.authorize("good"), reviewer.requests) == (None, [])
     assert status(await access.authorize("x" * 20_000)) == 401
@@ -115,7 +114,7 @@ async def test_only_a_few_tokens_are_reviewed_at_once() -> None:
 async def test_without_an_answer_the_request_is_refused_and_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metrics_access, "REVIEW_SECONDS", 0.01)
+    monkeypatch.setattr(access_reviews, "REVIEW_SECONDS", 0.01)
     reviewer = Reviews()
     access = reviews(reviewer)
     reviewer.error = ApiError(403, "Forbidden", "tokenreviews is forbidden")

@@ -15,7 +15,8 @@ from muster.config.settings import Config, Observability, Webhook
 from muster.errors import InputError
 from muster.kube.cluster import Cluster
 from muster.observability import health, metrics
-from muster.observability.metrics_access import Authorize, Reviewer, TokenFile, TokenReviews
+from muster.observability.access_reviews import Reviewer
+from muster.observability.metrics_access import Authorize, TokenFile, TokenReviews
 from muster.observability.serving.asgi_server import AsgiServer, listen
 from muster.observability.serving.connection_table import ConnectionLimits
 from muster.scheduler.leader_election import Leader
