@@ -45,6 +45,17 @@ class Decision(Struct, frozen=True, eq=False):
     seconds: float  # that it took, with the snapshot
 
 
+class FinishedCycle(Struct, frozen=True, eq=False):
+    """A cycle that was applied, or planned only in a dry run."""
+
+    number: int
+    now: datetime
+    seconds: float
+    snapshot: Snapshot
+    plan: CyclePlan  # without the bindings that failed
+    result: ApplyResult
+
+
 class CycleRunner:
     """Runs cycles, one after the other."""
 
@@ -69,6 +80,7 @@ class CycleRunner:
         self._promises = UnseenPromises()
         self._cancelled = threading.Event()  # of the plan that is being made
         self.tracers: list[Callable[[CycleTrace], object]] = [observer.traced]  # called with every cycle that ended
+        self.listeners: list[Callable[[FinishedCycle], object]] = []  # called with every cycle that was not given up
         self._failed_writes, self._refused_evictions = RetryTimer(trigger), CycleTimer(trigger)
         self.last: tuple[Snapshot, CyclePlan, ApplyResult] | None = None
         self.applied_cycles = 0
@@ -114,10 +126,16 @@ class CycleRunner:
         self.applied_cycles += 1
         if not self._is_dry_run:
             self._report(snapshot, execution, now, term)
+        self._notify(snapshot, decision.plan if self._is_dry_run else execution.plan, execution.result, now, began_at)
         self._longer.offer(snapshot, policy, decision.plan)
         self._log(decision, execution.result)
         self._schedule_retries(execution.result)
         return execution.result
+
+    def _notify(self, snapshot: Snapshot, plan: CyclePlan, result: ApplyResult, now: datetime, began_at: float) -> None:
+        done = FinishedCycle(self.applied_cycles, now, self._clock() - began_at, snapshot, plan, result)
+        for listener in self.listeners:
+            listener(done)
 
     def _trace(self, trace: CycleTrace) -> None:
         for tracer in self.tracers:
