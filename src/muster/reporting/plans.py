@@ -1,7 +1,7 @@
 """A plan as data (the contract of `plan -o json`) and as pictures: gangs as trees, the cluster as a map of domains."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.api.names import OURS
@@ -185,8 +185,13 @@ def gang_table(plan: CyclePlan) -> Iterator[Line]:
     yield [Span("hint: `muster explain NAMESPACE/NAME FILE…` shows one of them with its tree", "dim")]
 
 
-def gang_lines(plan: GangPlan, scaled: ScaledGang | None = None) -> Iterator[Line]:
-    """One gang: verdict, reasons, tree with domains. `scaled`: it starts after another one."""
+def gang_lines(
+    plan: GangPlan, scaled: ScaledGang | None = None, domains: Mapping[str, str] | None = None
+) -> Iterator[Line]:
+    """One gang: verdict, reasons, tree with domains. `scaled`: it starts after another one.
+
+    `domains`: as they were, where the snapshot of the plan is gone.
+    """
     yield [Span(f"{plan.verdict}  ", VERDICT_ROLES.get(plan.verdict, "bad")), Span(plan.gang.key, "name")]
     if scaled is not None:
         yield [Span(f"  {after_base(scaled)}", "dim" if scaled.is_lifted else "warn")]
@@ -197,7 +202,7 @@ def gang_lines(plan: GangPlan, scaled: ScaledGang | None = None) -> Iterator[Lin
         yield [Span(f"  {sentence(refusal)}", "warn" if plan.verdict == "Scheduled" else "bad")]
         for help_ in helps(refusal):
             yield [Span(f"  hint: {help_}")]
-    yield from draw_tree(inspect_gang(plan.gang), plan.domains)
+    yield from draw_tree(inspect_gang(plan.gang), plan.domains if domains is None else domains)
 
 
 def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
@@ -273,10 +278,14 @@ def _used(plan: CyclePlan, snapshot: Snapshot) -> Any:
 
 
 def _headline(snapshot: Snapshot) -> str:
+    amounts = snapshot.allocatable.sum(axis=0)
+    return headline([name for i, name in enumerate(snapshot.columns) if amounts[i] or "/" not in name])
+
+
+def headline(offered: Sequence[str]) -> str:
     """The resource that a map shows: an accelerator if there is one, else cpu, else pods."""
-    offered = snapshot.allocatable.sum(axis=0)
-    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith(EXCLUSIVE)]
-    return extended[0] if extended else "cpu" if "cpu" in snapshot.columns else "pods"
+    extended = (name for name in offered if "/" in name and not name.startswith(EXCLUSIVE))
+    return next(extended, "cpu" if "cpu" in offered else "pods")
 
 
 def _by_domain(snapshot: Snapshot) -> list[int]:
