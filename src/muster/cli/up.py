@@ -44,6 +44,13 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     show_default=True,
     help="Kubeconfig to write for kubectl.",
 )
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the dashboard, at 127.0.0.1; 0: any free one.",
+)
+@click.option("--no-dashboard", is_flag=True, help="Serve no dashboard.")
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
 @options.configured
 @options.max_file_mib
@@ -56,6 +63,8 @@ def command(
     host: str,
     port: int,
     kubeconfig: Path,
+    dashboard_port: int,
+    no_dashboard: bool,
     demo: bool,
     max_file_mib: int,
 ) -> int:
@@ -91,16 +100,18 @@ def command(
     initial = initial_objects.create_cluster([*built_in, *documents])
     for text in initial_objects.notes(initial):
         printing.note(text)
-    asyncio.run(_up(initial, served_at, config, demo))
+    asyncio.run(_up(initial, served_at, config, None if no_dashboard else dashboard_port, demo))
     if demo:
         printing.print_lines(["The demonstration is over, and its cluster is gone. `muster up` starts one that stays."])
     return 0
 
 
-async def _up(initial: initial_objects.InitialCluster, served_at: ServedAt, config: Config, demo: bool) -> None:
+async def _up(
+    initial: initial_objects.InitialCluster, served_at: ServedAt, config: Config, dashboard_port: int | None, demo: bool
+) -> None:
     stop = _stop_event()
     respawned = [datacenter.NAMESPACE] if demo else []
-    async with open_embedded_cluster(initial.store, served_at, config, respawned) as cluster:
+    async with open_embedded_cluster(initial.store, served_at, config, respawned, dashboard_port) as cluster:
         if demo:
             await tasks.supervise(cluster.loops, _abort_on(stop), Demo(cluster).run())
         else:
@@ -110,6 +121,8 @@ async def _up(initial: initial_objects.InitialCluster, served_at: ServedAt, conf
 
 def _note_address(cluster: EmbeddedCluster, kubeconfig: Path) -> None:
     printing.note(f"the API server listens on {cluster.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+    if cluster.dashboard:
+        printing.note(f"the dashboard is at {cluster.dashboard}")
     printing.note("stop it with Ctrl-C")
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 
 from muster.api.names import NODE_POOL
@@ -65,6 +66,32 @@ def _contradictions(config: Config) -> Iterator[Problem]:
     yield from _certificate_problems(config.webhook.certificates)
     if config.webhook.enabled and config.webhook.port == config.observability.port:
         yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
+    yield from _dashboard_problems(config)
+
+
+def _dashboard_problems(config: Config) -> Iterator[Problem]:
+    dashboard = config.dashboard
+    if not dashboard.enabled:
+        return
+    others = {"observability": config.observability.port}
+    others |= {"webhook": config.webhook.port} if config.webhook.enabled else {}
+    for name, port in others.items():
+        if port == dashboard.port:
+            yield Problem("dashboard.port", f"is that of `{name}`, too: {port}", hint="choose another")
+    if dashboard.access == "loopback" and not is_loopback(dashboard.host):
+        yield Problem(
+            "dashboard.host",
+            f"`{dashboard.host[:60]}` is open to other machines, and `access: loopback` lets everyone in",
+            hint="say `access: kubernetes`, or listen on 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _metrics_problems(observability: Observability) -> Iterator[Problem]:

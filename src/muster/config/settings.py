@@ -24,6 +24,7 @@ Level = Literal["debug", "info", "warning", "error"]
 FAILURE_POLICIES = ("Fail", "Ignore")
 SOURCES = ("generated", "files")
 METRICS_ACCESS = ("open", "kubernetes", "token-file")
+DASHBOARD_ACCESS = ("loopback", "kubernetes")
 GROVE_MODES = ("operator", "bridge")
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -441,6 +442,48 @@ class Observability(Wire, frozen=True):
     ] = 300
 
 
+class Dashboard(Wire, frozen=True):
+    """A page that shows the cluster live: map, gangs, queues, decisions, what if (guides/dashboard.md). Read-only."""
+
+    enabled: Annotated[bool, doc("`muster up` has it in any case, unless `--no-dashboard`.")] = False
+    host: Annotated[
+        str,
+        doc("The address to listen on; in a pod `0.0.0.0` with `access: kubernetes`, so that a Service reaches it."),
+    ] = "127.0.0.1"
+    port: Annotated[int, doc("Plain HTTP: end TLS in front of it where it leaves the machine.", **_PORT)] = 8090
+    access: Annotated[
+        str,
+        doc(
+            "Who may view. `loopback`: any process of this machine; `host` must be a loopback address. `kubernetes`: "
+            "bearers of a token that Kubernetes knows (TokenReview), who see the gangs of namespaces in which they may "
+            "`list` podgroups (SubjectAccessReview).",
+            enum=list(DASHBOARD_ACCESS),
+        ),
+    ] = DASHBOARD_ACCESS[0]
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        doc(
+            "Names that a browser may call it by, beside `localhost`: requests for others are refused, against DNS "
+            "rebinding. Empty with `access: kubernetes`: any name, as tokens keep other sites out."
+        ),
+    ] = ()
+    max_viewers: Annotated[
+        int,
+        doc(
+            "Event streams at once; one user, or one address without tokens, may have half of them.",
+            **_between(1, 1_000),
+        ),
+    ] = 20
+    history_mib: Annotated[
+        int,
+        doc(
+            "Memory for the way back through the last thousand cycles; a busy cluster may need more, or goes back "
+            "less far.",
+            **_between(1, 4_096),
+        ),
+    ] = 64
+
+
 class Tracing(Wire, frozen=True):
     """Traces of cycles for OpenTelemetry; needs `muster[otel]`."""
 
@@ -479,6 +522,7 @@ class Config(Wire, frozen=True):
     leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
     webhook: Annotated[Webhook, doc("")] = Webhook()
     observability: Annotated[Observability, doc("")] = Observability()
+    dashboard: Annotated[Dashboard, doc("")] = Dashboard()
     tracing: Annotated[Tracing, doc("")] = Tracing()
     log: Annotated[Log, doc("")] = Log()
 

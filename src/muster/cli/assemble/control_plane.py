@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from muster.cli import tasks
 from muster.cli.assemble.clients import ClusterAccess
+from muster.cli.assemble.dashboard import build_dashboard
 from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_service
@@ -131,7 +132,8 @@ def build_control_plane(
     controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
     controllers |= {"grove operator": operator.run} if operator else {}
     lag = partial(measure_lag, measured.loop_lagged)
-    loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers, "event loop lag": lag}
+    shown = build_dashboard(settings, cluster, scheduler).loops if settings.dashboard.enabled else {}
+    loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers, **shown, "event loop lag": lag}
     return ControlPlane(cluster, scheduler, leader, election, loops, writers)
 
 

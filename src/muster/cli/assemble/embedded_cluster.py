@@ -9,11 +9,12 @@ from msgspec import Struct
 from muster.api.codec import Document
 from muster.api.resources import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.cli import tasks
+from muster.cli.assemble.dashboard import build_dashboard
 from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_terminal
 from muster.cli.tasks import Loop, Task
-from muster.config.settings import Config, Scheduling
+from muster.config.settings import Config, Dashboard, Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubeconfig import remove_stale_kubeconfig
@@ -48,6 +49,7 @@ class EmbeddedCluster(Struct, frozen=True):
     kubelets: Kubelets
     loops: Sequence[Task]
     memory: MemoryCluster
+    dashboard: str = ""  # its address; empty: there is none
 
     async def submit(self, raw: Raw) -> None:
         """Create a namespace, a PodGroup or a pod."""
@@ -68,11 +70,16 @@ class EmbeddedCluster(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_embedded_cluster(
-    store: ClusterStore, served_at: ServedAt, config: Config, respawned: Sequence[str] = ()
+    store: ClusterStore,
+    served_at: ServedAt,
+    config: Config,
+    respawned: Sequence[str] = (),
+    dashboard_port: int | None = None,
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone.
 
     Of the configuration, scheduler names, grouping and Grove count: the rest is about clusters that others use as well.
+    `dashboard_port`: 0: any free one, None: no dashboard.
     """
     configure_terminal()
     memory = MemoryCluster(store)
@@ -80,6 +87,7 @@ async def open_embedded_cluster(
         scheduling=Scheduling(scheduler_names=config.scheduling.scheduler_names),
         grouping=config.grouping,
         grove=config.grove,
+        dashboard=Dashboard(enabled=dashboard_port is not None, port=dashboard_port or 0),
     )
     scheduler = Scheduler(memory, settings.scheduling, reports_orphan=reports_orphan)
     grouper = build_grouper(settings, memory, scheduler)
@@ -93,6 +101,9 @@ async def open_embedded_cluster(
     }
     if operator is not None:
         loops["grove operator"] = operator.run
+    dashboard = build_dashboard(settings, memory, scheduler) if settings.dashboard.enabled else None
+    if dashboard is not None:
+        loops |= dashboard.loops
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run
     started = tasks.start(loops)
@@ -103,7 +114,8 @@ async def open_embedded_cluster(
             memory, served_at.host, served_at.port, kubeconfig_path=kubeconfig, schedulers=schedulers
         ) as serving:
             try:
-                yield EmbeddedCluster(serving.address, scheduler, kubelets, started, memory)
+                address = dashboard.address if dashboard else ""
+                yield EmbeddedCluster(serving.address, scheduler, kubelets, started, memory, address)
             finally:
                 scheduler.stop()  # a plan may take minutes
     finally:

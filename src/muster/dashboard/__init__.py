@@ -1,0 +1,1 @@
+"""The dashboard: the cluster as a live model, its streams to viewers, and the page."""

@@ -1,0 +1,90 @@
+"""The gangs of the last plan as records: only those about which it decided something else are made again.
+
+A replica that does not lead has no plan: there, gangs are as the leader wrote them into their status (decision 0044).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw, Struct
+
+from muster.api.objects import Objects
+from muster.dashboard.slices import in_slices
+from muster.fairness.shares import Division, divide_cluster
+from muster.model.snapshot import take
+from muster.placement.requirements.builder import Requirements
+from muster.planning.decision import CyclePlan
+from muster.planning.policy import Policy
+from muster.reporting import queues
+from muster.reporting.dashboard.gangs import GangRecord, gang_record, is_same, shows_same, stored_gang_record
+from muster.reporting.dashboard.rows import GangRefusal
+
+
+class GangUpdate(Struct, frozen=True, eq=False):
+    """What differs from the records before."""
+
+    changed: dict[str, GangRecord | None]  # None: gone
+    rebuilt: dict[str, GangRecord]  # that show the same
+    waiting: Mapping[str, int]  # gangs, by queue
+    division: Division | None
+
+    @property
+    def sections(self) -> dict[str, Raw]:
+        """Queues, and how many gangs wait in each."""
+        sections = {"waiting": Raw(msgspec.json.encode(dict(sorted(self.waiting.items()))))}
+        if self.division is not None:
+            sections["queues"] = Raw(msgspec.json.encode(queues.data(self.division)))
+        return sections
+
+
+async def compare_plan(before: Mapping[str, GangRecord], plan: CyclePlan, cycle: int, at: str) -> GangUpdate:
+    """The gangs about which a plan decided something else."""
+    changed: dict[str, GangRecord | None] = {}
+    rebuilt: dict[str, GangRecord] = {}
+    waiting: Counter[str] = Counter()
+    keys: set[str] = set()
+    async for gang_plan in in_slices(plan.gangs):
+        name = gang_plan.gang.key
+        keys.add(name)
+        if gang_plan.position:
+            waiting[gang_plan.gang.queue] += 1
+        record = before.get(name)
+        if record is None or not is_same(record, gang_plan):
+            after = gang_record(gang_plan, record, cycle, at)
+            if record is not None and shows_same(record, after):
+                rebuilt[name] = after
+            else:
+                changed[name] = after
+    changed.update(dict.fromkeys(before.keys() - keys))
+    return GangUpdate(changed, rebuilt, waiting, plan.division)
+
+
+def read_statuses(before: Mapping[str, GangRecord], objects: Objects, now: datetime, policy: Policy) -> GangUpdate:
+    """The gangs as their statuses have them; its cost grows with the cluster: for a thread."""
+    snapshot = take(objects, now, policy.scheduler_names, policy.shard)
+    records = {gang.key: stored_gang_record(gang, Requirements(gang, snapshot).domains()) for gang in snapshot.gangs}
+    shown = {key: key in before and shows_same(before[key], record) for key, record in records.items()}
+    waiting = Counter(
+        each.plan.gang.queue for each in records.values() if each.plan.verdict not in ("Scheduled", "Invalid")
+    )
+    return GangUpdate(
+        changed={
+            **{key: record for key, record in records.items() if not shown[key]},
+            **dict.fromkeys(before.keys() - records.keys()),
+        },
+        rebuilt={key: record for key, record in records.items() if shown[key]},
+        waiting=waiting,
+        division=divide_cluster(snapshot),
+    )
+
+
+def refusals(changed: Mapping[str, GangRecord | None], before: Mapping[str, GangRecord]) -> Iterable[GangRefusal]:
+    """Gangs that are not scheduled, where their verdict or its reason became another."""
+    for key, record in changed.items():
+        if record is None or record.plan.verdict == "Scheduled":
+            continue
+        old = before.get(key)
+        if old is None or not old.says(record.plan.verdict, record.reason):
+            yield GangRefusal(key, record.plan.verdict, record.reason, record.message)

@@ -1,0 +1,70 @@
+"""Streams of events to viewers: a cursor each, and no queue.
+
+Rule 1: a viewer that reads slowly gets fewer and larger changes, and one that stops reading is closed by the server;
+it costs one message in any case. Rule 2: the number of viewers is bounded, in all and for each peer. Rule 3: rights are
+reviewed again while a stream is open.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from muster.dashboard.messages import Cursor, Messages, beat
+from muster.dashboard.model import DashboardModel
+from muster.dashboard.rights import ViewerRights
+
+BEAT_SECONDS = 5.0
+REVIEW_SECONDS = 60.0
+Review = Callable[[], Awaitable[ViewerRights | None]]  # None: it may see nothing any more
+
+
+class DashboardStreams:
+    """The viewers of one model."""
+
+    def __init__(
+        self, model: DashboardModel, messages: Messages, most_viewers: int, clock: Callable[[], float]
+    ) -> None:
+        self._model, self._messages, self._clock = model, messages, clock
+        self._most, self._most_of_peer = most_viewers, -(-most_viewers // 2)
+        self._by_peer: Counter[str] = Counter()
+
+    def problem(self, peer: str) -> str:
+        """Why no more streams are opened for a peer; empty: one may be."""
+        if self._by_peer.total() >= self._most:
+            return f"{self._most} viewers are connected already"
+        if self._by_peer[peer] >= self._most_of_peer:
+            return f"{self._most_of_peer} viewers of yours are connected already"
+        return ""
+
+    @contextmanager
+    def _counted(self, peer: str) -> Iterator[None]:
+        self._by_peer[peer] += 1
+        self._model.viewers = self._by_peer.total()
+        self._model.wake()
+        try:
+            yield
+        finally:
+            self._by_peer[peer] -= 1
+            self._by_peer += Counter()  # without those of whom none is left
+            self._model.viewers = self._by_peer.total()
+
+    async def events(
+        self, peer: str, rights: ViewerRights, after: Cursor | None, review: Review
+    ) -> AsyncIterator[bytes]:
+        """Events for one viewer, until it goes or loses its rights."""
+        with self._counted(peer):
+            seen, reviewed_at = after, self._clock()
+            if after == self._messages.cursor(rights.namespaces):
+                yield beat()
+            while not self._model.is_closed:
+                if self._clock() - reviewed_at >= REVIEW_SECONDS:
+                    reviewed, reviewed_at = await review(), self._clock()
+                    if reviewed is None:
+                        return
+                    rights = reviewed
+                event, cursor = self._messages.event(rights.namespaces, seen), self._messages.cursor(rights.namespaces)
+                if event:
+                    yield event
+                    seen = cursor
+                elif not await self._model.wait_published(BEAT_SECONDS):
+                    yield beat()
