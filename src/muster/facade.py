@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from muster.api import codec
 from muster.api.objects import Objects
-from muster.errors import InputError, Refused
+from muster.errors import InputError
 from muster.grouping.manifests.settings import GroupingSettings
 from muster.grouping.manifests.types import GroupedObjects, PlannedGang, UngroupedPods
 from muster.kube.manifest_files import MOST_MIB, sources
@@ -25,7 +25,7 @@ from muster.planning.grove.grouped_sets import group_workloads
 from muster.planning.grove.scaled_gangs import ScaledGang, plan_in_stages
 from muster.planning.policy import Policy
 from muster.planning.supposed_workloads import suppose_workloads
-from muster.planning.whatif import Hypothesis, HypotheticalObjects, apply_hypothesis
+from muster.planning.whatif import Hypothesis, HypotheticalObjects
 from muster.reporting import grouping, plan_diff, plans, text, whatif
 from muster.reporting.grove import set_reports, set_views
 from muster.reporting.grove.set_names import parse_set_name
@@ -271,11 +271,14 @@ def what_if(
     changes = Hypothesis(
         supposition.added, _each("without", without), tuple((set or {}).items()), _each("drain", drain)
     )
-    supposed = apply_hypothesis(supposition.base, changes, chosen.scheduler_names)
-    if refused := whatif.refusal(supposed.checked):
-        raise Refused(refused)
-    before, after = (plan(each, policy, now, grouping=settings) for each in (supposition.before, supposed.objects))
-    return WhatIf(supposed, before, after, supposition.grouped)
+    planned = whatif.plan_both(
+        supposition.before,
+        supposition.base,
+        changes,
+        chosen.scheduler_names,
+        lambda each: plan(each, policy, now, grouping=settings),
+    )
+    return WhatIf(planned.supposed, planned.before, planned.after, supposition.grouped)
 
 
 def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:

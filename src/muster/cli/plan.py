@@ -38,7 +38,8 @@ SUPPOSITIONS = (
         "settings",
         multiple=True,
         metavar="NAMESPACE/NAME.FIELD=VALUE",
-        help="What if this field of a PodGroup changed? FIELD is a path in its spec; empty unsets it.",
+        help="What if this field of a PodGroup changed? FIELD is a path in its spec; empty unsets it. queue/NAME is a "
+        "Queue: priority, or RESOURCE.quota, .limit, .overQuotaWeight.",
     ),
 )
 
@@ -103,6 +104,7 @@ def command(
       muster plan --drain node-7 --drain node-8 --require-all cluster/ workloads/
       muster plan --set team-a/llama.minSubGroup=2 cluster/ workloads/
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
+      muster plan --set queue/team-a.gpu.quota=64 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
     schedulers, grouping = config.scheduling.scheduler_names, inputs.grouping_settings(config)

@@ -4,8 +4,8 @@ Rule 1: a hypothesis is a new value; the given objects stay as they are. Rule 2:
 as an update in a cluster. Rule 3: there is no clock, so new objects are younger than all existing ones.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.codec import title
-from muster.api.core import Pod, PodStatus
+from muster.api.core import Node, Pod, PodStatus
 from muster.api.fields import text
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
@@ -30,10 +30,12 @@ from muster.validation.context import ValidationContext
 from muster.validation.fields import Value, set_field, suggest
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.problem import Problem
+from muster.validation.queue_fields import set_queue_field
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # objects without an age count as that old
 CHECKED_KINDS: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
 FORM: Final = "NAMESPACE/NAME.FIELD=VALUE"
+QUEUE: Final = "queue/"  # in place of a namespace: a Queue, which is in none
 
 
 class Hypothesis(Struct, frozen=True, eq=False):
@@ -41,7 +43,7 @@ class Hypothesis(Struct, frozen=True, eq=False):
 
     added: Objects | None = None
     without: tuple[str, ...] = ()  # gangs, by namespace/name
-    settings: tuple[tuple[str, Value], ...] = ()  # (NAMESPACE/NAME.FIELD, value)
+    settings: tuple[tuple[str, Value], ...] = ()  # (NAMESPACE/NAME.FIELD or queue/NAME.FIELD, value)
     drained: tuple[str, ...] = ()  # nodes
 
 
@@ -76,7 +78,16 @@ class ChangedField(Struct, frozen=True):
     now: Value
 
 
-Effect = AddedObjects | RemovedGang | DrainedNode | ChangedField
+class ChangedQueue(Struct, frozen=True):
+    """A field of a Queue with another value."""
+
+    queue: str
+    field: str
+    was: Value
+    now: Value
+
+
+Effect = AddedObjects | RemovedGang | DrainedNode | ChangedField | ChangedQueue
 Step = Callable[[Objects], tuple[Objects, Effect]]
 
 
@@ -98,10 +109,12 @@ class HypotheticalObjects(Struct, frozen=True, eq=False):
 
 def apply_hypothesis(objects: Objects, changes: Hypothesis, schedulers: Collection[str] = OURS) -> HypotheticalObjects:
     """Add, take away, set, drain: in this order. InputError: a change names what is not there, or a wrong value."""
-    after, effects = objects, []
-    for step in _steps(changes, schedulers):
+    after, effects = objects, list[Effect]()
+    for step in _steps(changes):
         after, effect = step(after)
         effects.append(effect)
+    after, drained = _drain(after, changes.drained, schedulers)
+    effects += drained
     before = {key(group.metadata): group for group in objects.pod_groups}
     others = (key(group.metadata) for group in after.pod_groups if before.get(key(group.metadata)) is not group)
     return HypotheticalObjects(after, tuple(effects), frozenset(others), tuple(_check_changes(objects, after)))
@@ -115,12 +128,11 @@ def setting(text: str) -> tuple[str, str]:
     return path.strip(), value.strip()
 
 
-def _steps(changes: Hypothesis, schedulers: Collection[str]) -> Iterator[Step]:
+def _steps(changes: Hypothesis) -> Iterator[Step]:
     if changes.added is not None:
         yield partial(add_objects, more=changes.added)
     yield from (partial(_remove, gang=gang) for gang in changes.without)
     yield from (partial(_set, path=path, value=value) for path, value in changes.settings)
-    yield from (partial(_drain, name=name, schedulers=schedulers) for name in changes.drained)
 
 
 # steps --------------------------------------------------------------------------------------------------------------
@@ -158,7 +170,10 @@ def _remove(objects: Objects, gang: str) -> tuple[Objects, Effect]:
 
 
 def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
-    gang, field = _split(path, [key(group.metadata) for group in objects.pod_groups])
+    gangs = [key(group.metadata) for group in objects.pod_groups]
+    if path.startswith(QUEUE) and not any(path.startswith(f"{gang}.") for gang in gangs):
+        return _set_queue(objects, path, value)
+    gang, field = _split(path, gangs)
     place = next(i for i, group in enumerate(objects.pod_groups) if key(group.metadata) == gang)
     group = objects.pod_groups[place]
     try:
@@ -171,26 +186,64 @@ def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
     return replace(objects, pod_groups=groups), ChangedField(gang, field, done.was, done.now)
 
 
-def _drain(objects: Objects, name: str, schedulers: Collection[str]) -> tuple[Objects, Effect]:
-    """Finished pods stay: they hold nothing, and have done their part (N5)."""
-    _must_exist(name, [node.metadata.name for node in objects.nodes], "node", "drain")
-    nodes = tuple(
-        replace(node, spec=replace(node.spec, unschedulable=True)) if node.metadata.name == name else node
+def _set_queue(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
+    queues = {queue.metadata.name: queue for queue in objects.queues}
+    rest = path.removeprefix(QUEUE)
+    name = max((name for name in queues if rest.startswith(f"{name}.")), key=len, default=rest.partition(".")[0])
+    _must_exist(name, list(queues), "queue", "set")
+    try:
+        done = set_queue_field(queues[name].spec, rest[len(name) + 1 :], value)
+    except InputError as error:
+        raise InputError(f"set `{path[:120]}`: {error.message}", hint=error.hint) from None
+    queues[name] = replace(queues[name], spec=done.part)
+    return replace(objects, queues=tuple(queues.values())), ChangedQueue(
+        name, rest[len(name) + 1 :], done.was, done.now
+    )
+
+
+def _drain(objects: Objects, drained: Sequence[str], schedulers: Collection[str]) -> tuple[Objects, list[Effect]]:
+    """Nodes one after the other; pods that come again are younger than those of the nodes before."""
+    if not drained:
+        return objects, []
+    names = [node.metadata.name for node in objects.nodes]
+    for name in drained:
+        _must_exist(name, names, "node", "drain")
+    pods, effects, now = dict(enumerate(objects.pods)), list[Effect](), _youngest(objects)
+    on_nodes = _drained_pods(objects, frozenset(drained), schedulers)
+    for name in drained:
+        on_node = on_nodes.pop(name, {})
+        again = sum(on_node.values())
+        for place, comes_again in on_node.items():
+            if comes_again:
+                pods[place] = _recreated(pods[place], now)
+            else:
+                del pods[place]
+        now = _later(now) if again else now
+        effects.append(DrainedNode(name, again, len(on_node) - again))
+    return replace(objects, nodes=_cordoned(objects, frozenset(drained)), pods=tuple(pods.values())), effects
+
+
+def _cordoned(objects: Objects, drained: Collection[str]) -> tuple[Node, ...]:
+    return tuple(
+        replace(node, spec=replace(node.spec, unschedulable=True)) if node.metadata.name in drained else node
         for node in objects.nodes
     )
+
+
+def _drained_pods(
+    objects: Objects, drained: Collection[str], schedulers: Collection[str]
+) -> dict[str, dict[int, bool]]:
+    """By node, the places of pods that leave it, and whether they come again.
+
+    Finished pods stay: they hold nothing, and have done their part (N5).
+    """
     gangs = {key(group.metadata) for group in objects.pod_groups}
-    now = _youngest(objects)
-    pods: list[Pod] = []
-    again = gone = 0
-    for pod in objects.pods:
-        if pod.spec.node_name != name or pod.status.phase in ("Succeeded", "Failed"):
-            pods.append(pod)
-        elif gang_of(pod) in gangs and is_ours(pod, schedulers) and pod.metadata.deletion_timestamp is None:
-            pods.append(_recreated(pod, now))
-            again += 1
-        else:
-            gone += 1
-    return replace(objects, nodes=nodes, pods=tuple(pods)), DrainedNode(name, again, gone)
+    on_nodes: dict[str, dict[int, bool]] = defaultdict(dict)
+    for place, pod in enumerate(objects.pods):
+        if pod.spec.node_name in drained and pod.status.phase not in ("Succeeded", "Failed"):
+            is_live = is_ours(pod, schedulers) and pod.metadata.deletion_timestamp is None
+            on_nodes[pod.spec.node_name][place] = gang_of(pod) in gangs and is_live
+    return on_nodes
 
 
 def _recreated(pod: Pod, now: datetime) -> Pod:
@@ -209,11 +262,14 @@ def _aged(item: Any, existing: Any, now: datetime) -> Any:
 def _youngest(objects: Objects) -> datetime:
     """A moment after the newest object was created."""
     ages = (item.metadata.creation_timestamp for field in FIELDS.values() for item in getattr(objects, field))
-    newest = max((age for age in ages if age is not None), default=EPOCH)
+    return _later(max((age for age in ages if age is not None), default=EPOCH))
+
+
+def _later(moment: datetime) -> datetime:
     try:
-        return newest + timedelta(seconds=1)
+        return moment + timedelta(seconds=1)
     except OverflowError:  # the end of the calendar
-        return newest
+        return moment
 
 
 def _identity(item: Any) -> str:

@@ -1,19 +1,26 @@
 """What if, in words: the hypothesis, both plans side by side, and the reasons of gangs that are worse off."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from muster.api.names import OURS
+from muster.api.objects import Objects
+from muster.errors import Refused
 from muster.planning.decision import CyclePlan
 from muster.planning.whatif import (
     AddedObjects,
     ChangedField,
+    ChangedQueue,
     CheckedObject,
     DrainedNode,
     Effect,
+    Hypothesis,
     HypotheticalObjects,
     RemovedGang,
+    apply_hypothesis,
 )
 from muster.reporting import plans, problems
 from muster.reporting.plan_diff import ChangeKind, Differences, GangChange, PodChange, compare
@@ -22,6 +29,7 @@ from muster.reporting.plans import MANY_GANGS, VERDICT_ROLES
 from muster.reporting.text import Line, Role, Span, many, plain, table
 from muster.validation.fields import Value
 
+P = TypeVar("P")  # a plan
 MANY_PODS, MANY_DOMAINS, MANY_WARNINGS = 8, 3, 12  # above these, `-o json` has the rest
 CHANGE_ROLES: Final[dict[ChangeKind, Role]] = {"Worse": "bad", "Leaves": "dim", "Comes": "name", "Better": "good"}
 VERDICTS: Final = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
@@ -42,6 +50,8 @@ def words(effect: Effect) -> str:
             return f"node `{node}` is drained: {', '.join(waits + leaves) or 'no pod is on it'}"
         case ChangedField(gang, field, was, now):
             return f"podgroup `{gang}`: `{field}` {_said(was)} → {_said(now)}"
+        case ChangedQueue(queue, field, was, now):
+            return f"queue `{queue}`: `{field}` {_said(was)} → {_said(now)}"
 
 
 def _counted(kinds: Mapping[str, int]) -> str:
@@ -50,6 +60,27 @@ def _counted(kinds: Mapping[str, int]) -> str:
 
 def _said(value: Value) -> str:
     return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class SupposedPlans(Struct, Generic[P], frozen=True):
+    """The plans before and after a supposition."""
+
+    supposed: HypotheticalObjects
+    before: P
+    after: P
+
+
+def plan_both(
+    before: Objects, base: Objects, changes: Hypothesis, schedulers: Collection[str], plan: Callable[[Objects], P]
+) -> SupposedPlans[P]:
+    """Plan the objects as they are, and under a hypothesis about `base`, what a changed workload leaves of them.
+
+    InputError: a change names what does not exist. Refused: a rule forbids the result.
+    """
+    supposed = apply_hypothesis(base, changes, schedulers)
+    if refused := refusal(supposed.checked):
+        raise Refused(refused)
+    return SupposedPlans(supposed, plan(before), plan(supposed.objects))
 
 
 def data(hypothetical: HypotheticalObjects, before: CyclePlan, after: CyclePlan) -> dict[str, Any]:

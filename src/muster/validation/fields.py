@@ -17,7 +17,7 @@ from muster.errors import InputError
 from muster.validation.problem import listed
 
 Part = PodGroupSpec | SubGroup | TopologyConstraint
-Value = str | int | bool | None  # None: unset
+Value = str | int | float | bool | None  # None: unset
 
 CALLED: Final[dict[type[Part], str]] = {
     PodGroupSpec: "a PodGroup",

@@ -8,7 +8,7 @@ Rule: the second cycle decides about scaled gangs only, and moves nothing that t
 says of all others stays.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from msgspec import Struct
@@ -43,16 +43,18 @@ class StagedPlan(Struct, frozen=True, eq=False):
     scaled: Mapping[str, ScaledGang]  # gangs that start after another one, by namespace/name
 
 
-def plan_in_stages(objects: Objects, now: datetime, policy: Policy) -> StagedPlan:
-    """What a cycle decides, and what the next one decides about scaled gangs."""
+def plan_in_stages(
+    objects: Objects, now: datetime, policy: Policy, is_cancelled: Callable[[], bool] | None = None
+) -> StagedPlan:
+    """What a cycle decides, and what the next one decides about scaled gangs. Cancelled where the caller gave up."""
     snapshot = take(objects, now, policy.scheduler_names, policy.shard)
-    decided = cycle.plan(snapshot, policy)
+    decided = cycle.plan(snapshot, policy, is_cancelled=is_cancelled)
     lifted = lift_gates(objects, decided)
     if any(gang.is_lifted for gang in lifted.gangs.values()):
         snapshot = take(lifted.objects, now, policy.scheduler_names, policy.shard)
         placed = frozenset(binding.key for binding in (*decided.bindings, *decided.nominations))
         later = replace(policy, untouchable=policy.untouchable | placed)
-        decided = with_scaled(decided, cycle.plan(snapshot, later), lifted.gangs)
+        decided = with_scaled(decided, cycle.plan(snapshot, later, is_cancelled=is_cancelled), lifted.gangs)
     return StagedPlan(decided, snapshot, lifted.gangs)
 
 
