@@ -1,4 +1,4 @@
-"""What viewers receive: a whole state, or one change from where they are, as bytes that viewers of equal rights share."""
+"""What viewers receive: a whole state, or one change, as bytes that viewers of equal rights share."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b

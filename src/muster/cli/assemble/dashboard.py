@@ -5,6 +5,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from muster.api.objects import Objects
 from muster.cli.tasks import Loop
 from muster.config.settings import Config, Dashboard
 from muster.dashboard.access import Authorize, PodGroupReaders, allow_all
@@ -58,7 +59,7 @@ def build_dashboard(settings: Config, cluster: Cluster, scheduler: Scheduler) ->
         messages=messages,
         streams=DashboardStreams(model, messages, chosen.max_viewers, scheduler.clock),
         pages=Pages(model, messages, GangEvents(cluster, scheduler.clock)),
-        what_if=WhatIfAnswers(),
+        what_if=WhatIfAnswers(lambda: _objects(scheduler), settings.policy, scheduler.wall),
     )
     authorize = _build_access(chosen, cluster, scheduler, model)
     app = DashboardServer(parts, chosen.access, authorize).app(_hosts(chosen))
@@ -68,6 +69,11 @@ def build_dashboard(settings: Config, cluster: Cluster, scheduler: Scheduler) ->
     shown = f"[{host}]" if ":" in host else host
     loops: dict[str, Loop] = {"dashboard model": model.run, "dashboard": partial(server.serve, [listener])}
     return RunningDashboard(f"http://{shown}:{port}", loops, model)
+
+
+def _objects(scheduler: Scheduler) -> Objects:
+    """What the last plan was made of; where this replica made none, what it watches."""
+    return scheduler.last[0].objects if scheduler.last is not None else scheduler.watched.cache.objects
 
 
 def _build_access(chosen: Dashboard, cluster: Cluster, scheduler: Scheduler, model: DashboardModel) -> Authorize:

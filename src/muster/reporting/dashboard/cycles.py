@@ -1,7 +1,7 @@
 """Cycles as the feed of decisions shows them: what was bound, evicted, moved, released, nominated and refused."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -46,7 +46,7 @@ def cycle_record(done: FinishedPlan, nominated_before: Collection[str] = ()) -> 
     released = [each for each in plan.evictions if not each.move_to and each.reason == "Stale"]
     evicted = [each for each in plan.evictions if not each.move_to and each.reason != "Stale"]
     nominated = [each for each in plan.nominations if each.key not in nominated_before]
-    decided: dict[str, Iterable[Binding | Eviction]] = {
+    decided: dict[str, Sequence[Binding | Eviction]] = {
         "bound": plan.bindings,
         "evicted": evicted,
         "moved": moved,
@@ -59,8 +59,8 @@ def cycle_record(done: FinishedPlan, nominated_before: Collection[str] = ()) -> 
         milliseconds=round(done.seconds * 1000, 1),
         steps=sum(plan.searches),
         failures=done.failures,
-        **{kind: tuple(_kept(acts)) for kind, acts in decided.items()},
     )
+    row = replace(row, **{kind: tuple(_kept(acts)) for kind, acts in decided.items()})
     return CycleRecord(row, {kind: Counter(each.namespace for each in acts) for kind, acts in decided.items()})
 
 

@@ -18,7 +18,7 @@ from muster.api.topology import Topology
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import holds_resources
 from muster.model.roles import leftovers, roles
-from muster.model.snapshot import EXCLUSIVE, MAX_AMOUNT, Snapshot, node_requests
+from muster.model.snapshot import MAX_AMOUNT, Snapshot, node_requests
 from muster.planning.decision import Binding, CyclePlan
 from muster.reporting.dashboard.rows import (
     ConditionRow,
@@ -229,9 +229,7 @@ def nominated_uses(
 
 def shown_resources(amounts: Iterable[Mapping[str, int]]) -> tuple[ResourceUnit, ...]:
     """The resources that nodes offer, the one that a map shows first."""
-    offered = sorted(
-        {name for each in amounts for name, amount in each.items() if amount and not name.startswith(EXCLUSIVE)}
-    )
+    offered = sorted({name for each in amounts for name, amount in each.items() if amount})
     first = headline(offered)
     ordered = sorted(offered, key=lambda name: (name != first, "/" not in name, name not in FIRST, name))
     return tuple(ResourceUnit(name, unit_of(name)) for name in ordered)
