@@ -35,15 +35,15 @@ class PodGroupReaders:
     async def _decide(self, user: ReviewedUser) -> ViewerRights | AccessRefusal:
         if await may_list(user):
             return ViewerRights(user.name)
-        asked = sorted(set(self._namespaces()))[:MOST_NAMESPACES]
+        requested = sorted(set(self._namespaces()))[:MOST_NAMESPACES]
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def is_allowed(namespace: str) -> bool:
             async with limit:
                 return await may_list(user, namespace)
 
-        answers = await asyncio.gather(*map(is_allowed, asked))
-        allowed = frozenset(name for name, is_visible in zip(asked, answers, strict=True) if is_visible)
+        answers = await asyncio.gather(*map(is_allowed, requested))
+        allowed = frozenset(name for name, is_visible in zip(requested, answers, strict=True) if is_visible)
         if allowed:
             return ViewerRights(user.name, allowed)
         return AccessRefusal(403, f"{user.title} may list podgroups in no namespace")

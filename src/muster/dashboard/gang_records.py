@@ -18,15 +18,15 @@ from muster.placement.requirements.builder import Requirements
 from muster.planning.decision import CyclePlan
 from muster.planning.policy import Policy
 from muster.reporting import queues
-from muster.reporting.dashboard.gangs import GangRecord, gang_record, is_same, shows_same, stored_gang_record
+from muster.reporting.dashboard.gangs import RecordedGang, gang_record, is_same, shows_same, stored_gang_record
 from muster.reporting.dashboard.rows import GangRefusal
 
 
 class GangUpdate(Struct, frozen=True, eq=False):
     """What differs from the records before."""
 
-    changed: dict[str, GangRecord | None]  # None: gone
-    rebuilt: dict[str, GangRecord]  # that show the same
+    changed: dict[str, RecordedGang | None]  # None: gone
+    rebuilt: dict[str, RecordedGang]  # that show the same
     waiting: Mapping[str, int]  # gangs, by queue
     division: Division | None
 
@@ -39,10 +39,10 @@ class GangUpdate(Struct, frozen=True, eq=False):
         return sections
 
 
-async def compare_plan(before: Mapping[str, GangRecord], plan: CyclePlan, cycle: int, at: str) -> GangUpdate:
+async def compare_plan(before: Mapping[str, RecordedGang], plan: CyclePlan, cycle: int, at: str) -> GangUpdate:
     """The gangs about which a plan decided something else."""
-    changed: dict[str, GangRecord | None] = {}
-    rebuilt: dict[str, GangRecord] = {}
+    changed: dict[str, RecordedGang | None] = {}
+    rebuilt: dict[str, RecordedGang] = {}
     waiting: Counter[str] = Counter()
     keys: set[str] = set()
     async for gang_plan in in_slices(plan.gangs):
@@ -61,7 +61,7 @@ async def compare_plan(before: Mapping[str, GangRecord], plan: CyclePlan, cycle:
     return GangUpdate(changed, rebuilt, waiting, plan.division)
 
 
-def read_statuses(before: Mapping[str, GangRecord], objects: Objects, now: datetime, policy: Policy) -> GangUpdate:
+def read_statuses(before: Mapping[str, RecordedGang], objects: Objects, now: datetime, policy: Policy) -> GangUpdate:
     """The gangs as their statuses have them; its cost grows with the cluster: for a thread."""
     snapshot = take(objects, now, policy.scheduler_names, policy.shard)
     records = {gang.key: stored_gang_record(gang, Requirements(gang, snapshot).domains()) for gang in snapshot.gangs}
@@ -80,7 +80,7 @@ def read_statuses(before: Mapping[str, GangRecord], objects: Objects, now: datet
     )
 
 
-def refusals(changed: Mapping[str, GangRecord | None], before: Mapping[str, GangRecord]) -> Iterable[GangRefusal]:
+def refusals(changed: Mapping[str, RecordedGang | None], before: Mapping[str, RecordedGang]) -> Iterable[GangRefusal]:
     """Gangs that are not scheduled, where their verdict or its reason became another."""
     for key, record in changed.items():
         if record is None or record.plan.verdict == "Scheduled":

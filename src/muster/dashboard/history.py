@@ -10,13 +10,13 @@ from itertools import islice
 
 from msgspec import Raw, Struct
 
-from muster.reporting.dashboard.cycles import CycleRecord
-from muster.reporting.dashboard.gangs import GangRecord
-from muster.reporting.dashboard.nodes import NodeRecord
+from muster.reporting.dashboard.cycles import RecordedCycle
+from muster.reporting.dashboard.gangs import RecordedGang
+from muster.reporting.dashboard.nodes import RecordedNode
 from muster.reporting.dashboard.tables import apply, merge
 
 MOST_CYCLES = 1_000
-Record = NodeRecord | GangRecord | Raw
+Record = RecordedNode | RecordedGang | Raw
 Records = dict[str, dict[str, Record]]  # by table and key
 Replaced = Mapping[str, Mapping[str, Record | None]]
 
@@ -28,7 +28,7 @@ class Publication(Struct, frozen=True):
     cycle: int  # the last one by then
     at: str
     replaced: Replaced
-    cycles: tuple[CycleRecord, ...] = ()
+    cycles: tuple[RecordedCycle, ...] = ()
 
     @property
     def cost(self) -> int:
@@ -91,12 +91,12 @@ class DashboardHistory:
 
     # the past
 
-    def recent_cycles(self, before: int | None = None, limit: int = 100) -> list[CycleRecord]:
+    def recent_cycles(self, before: int | None = None, limit: int = 100) -> list[RecordedCycle]:
         """Cycles before this one, newest first."""
         cycles = (each for publication, _ in reversed(self._kept) for each in reversed(publication.cycles))
         return list(islice((each for each in cycles if before is None or each.row.cycle < before), limit))
 
-    def cycle(self, cycle: int) -> CycleRecord:
+    def cycle(self, cycle: int) -> RecordedCycle:
         """One cycle; CycleGone: it is not kept."""
         for publication, _ in reversed(self._kept):
             for each in publication.cycles:

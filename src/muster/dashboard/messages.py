@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from muster.dashboard.history import Publication, Record
 from muster.dashboard.model import GANG_ROWS, NODE_ROWS, SECTIONS, DashboardModel
-from muster.reporting.dashboard.cycles import CycleRecord, cycle_row
+from muster.reporting.dashboard.cycles import RecordedCycle, cycle_row
 from muster.reporting.dashboard.rows import CycleRow, Shown
 from muster.reporting.dashboard.visibility import NamespaceFilter
 
@@ -180,5 +180,5 @@ def _row(record: Record | None) -> Raw | None:
     return record if record is None or isinstance(record, Raw) else record.row
 
 
-def _cycles(records: Iterable[CycleRecord], hidden: NamespaceFilter | None) -> Iterator[CycleRow]:
+def _cycles(records: Iterable[RecordedCycle], hidden: NamespaceFilter | None) -> Iterator[CycleRow]:
     return (cycle_row(record) if hidden is None else hidden.cycle(record) for record in records)

@@ -25,9 +25,9 @@ from muster.kube.cache.reflector import ListCompleted, ReflectorEvent
 from muster.kube.stored_object import identity
 from muster.planning.decision import CyclePlan
 from muster.planning.policy import Policy
-from muster.reporting.dashboard.cycles import CycleRecord, FinishedPlan, cycle_record, with_refusals
-from muster.reporting.dashboard.gangs import GangRecord
-from muster.reporting.dashboard.nodes import NodeRecord, shown_resources
+from muster.reporting.dashboard.cycles import FinishedPlan, RecordedCycle, cycle_record, with_refusals
+from muster.reporting.dashboard.gangs import RecordedGang
+from muster.reporting.dashboard.nodes import RecordedNode, shown_resources
 from muster.reporting.dashboard.tables import reverse
 from muster.scheduler.cycle_runner import FinishedCycle
 from muster.scheduler.daemon_threads import in_daemon_thread
@@ -66,7 +66,7 @@ class DashboardModel:
         self.uses = NodeUses(cache, policy.scheduler_names, policy.shard)
         self._plan: ShownPlan | None = None  # that is not shown yet
         self._nominated: frozenset[str] = frozenset()  # pods, by the last cycle
-        self._cycles: list[CycleRecord] = []  # that are not shown yet
+        self._cycles: list[RecordedCycle] = []  # that are not shown yet
         self._standby_at = float("-inf")
         self._woken = asyncio.Event()
         self._published = asyncio.Event()
@@ -105,12 +105,12 @@ class DashboardModel:
     # what is shown
 
     @property
-    def nodes(self) -> Mapping[str, NodeRecord]:
+    def nodes(self) -> Mapping[str, RecordedNode]:
         """Every node."""
         return self.records[NODE_ROWS]  # type: ignore[return-value]
 
     @property
-    def gangs(self) -> Mapping[str, GangRecord]:
+    def gangs(self) -> Mapping[str, RecordedGang]:
         """Every gang."""
         return self.records[GANG_ROWS]  # type: ignore[return-value]
 
@@ -165,7 +165,7 @@ class DashboardModel:
         for name, record in {**gangs.changed, **gangs.rebuilt}.items():
             self.uses.gang_changed(name, None if record is None else record.plan.gang)
 
-    def _changes(self, gangs: GangUpdate | None, nodes: Mapping[str, NodeRecord | None]) -> Changed:
+    def _changes(self, gangs: GangUpdate | None, nodes: Mapping[str, RecordedNode | None]) -> Changed:
         """The rows that differ from what is shown."""
         sections = self._sections(gangs, nodes)
         changes: Changed = {
@@ -178,7 +178,7 @@ class DashboardModel:
             self.records[GANG_ROWS].update(gangs.rebuilt)
         return {table: rows for table, rows in changes.items() if rows}
 
-    def _sections(self, gangs: GangUpdate | None, nodes: Mapping[str, NodeRecord | None]) -> dict[str, Raw]:
+    def _sections(self, gangs: GangUpdate | None, nodes: Mapping[str, RecordedNode | None]) -> dict[str, Raw]:
         sections = {} if gangs is None else gangs.sections
         if nodes:
             amounts = (facts.allocatable for facts in self.uses.facts.values())
@@ -186,7 +186,7 @@ class DashboardModel:
             sections["topologies"] = Raw(msgspec.json.encode(self.uses.levels))
         return sections
 
-    def _publish(self, leads: bool, changes: Changed, cycles: tuple[CycleRecord, ...]) -> None:
+    def _publish(self, leads: bool, changes: Changed, cycles: tuple[RecordedCycle, ...]) -> None:
         """Numbers a change, if there is one, and wakes viewers."""
         if not changes and not cycles and leads == self.leads:
             return

@@ -15,8 +15,8 @@ from muster.planning.decision import Binding
 from muster.reporting.dashboard.nodes import (
     Levels,
     NodeFacts,
-    NodeRecord,
     PodUse,
+    RecordedNode,
     gang_roles,
     levels_of,
     node_facts,
@@ -96,7 +96,7 @@ class NodeUses:
         """What every node says of itself."""
         return self._facts
 
-    async def make_records(self) -> dict[str, NodeRecord | None]:
+    async def make_records(self) -> dict[str, RecordedNode | None]:
         """The nodes that may have changed, as they are now; None: gone."""
         self._update_levels()
         nodes, self._changed_nodes = self._changed_nodes, {}
@@ -166,7 +166,7 @@ class NodeUses:
             self._requests = {}
         return self._requests.setdefault(tuple(sorted(requests.items())), requests)
 
-    def _make_record(self, name: str) -> NodeRecord | None:
+    def _make_record(self, name: str) -> RecordedNode | None:
         facts = self._facts.get(name)
         return None if facts is None else node_record(facts, self._uses_of(name))
 

@@ -5,8 +5,8 @@ from muster.dashboard.messages import Messages
 from muster.dashboard.model import GANG_ROWS, NODE_ROWS, DashboardModel
 from muster.dashboard.rights import ViewerRights
 from muster.reporting.dashboard.cycles import cycle_row
-from muster.reporting.dashboard.gangs import GangRecord, gang_page
-from muster.reporting.dashboard.nodes import NodeRecord, node_page
+from muster.reporting.dashboard.gangs import RecordedGang, gang_page
+from muster.reporting.dashboard.nodes import RecordedNode, node_page
 from muster.reporting.dashboard.rows import CycleRow, GangPage, NodePage
 
 
@@ -19,7 +19,7 @@ class Pages:
     def node(self, rights: ViewerRights, name: str, cycle: int | None) -> NodePage | None:
         """A node; None: there is none of this name."""
         record = self._record(NODE_ROWS, name, cycle)
-        if not isinstance(record, NodeRecord):
+        if not isinstance(record, RecordedNode):
             return None
         page, hidden = node_page(name, self._shown_cycle(cycle), record), self._messages.filter(rights.namespaces)
         return page if hidden is None else hidden.node_page(page)
@@ -27,7 +27,7 @@ class Pages:
     async def gang(self, rights: ViewerRights, namespace: str, name: str, cycle: int | None) -> GangPage | None:
         """A gang; None: there is none of this name, or the viewer may not see it."""
         record, hidden = self._record(GANG_ROWS, f"{namespace}/{name}", cycle), self._messages.filter(rights.namespaces)
-        if not isinstance(record, GangRecord) or not (hidden is None or hidden.sees(record.plan.gang.key)):
+        if not isinstance(record, RecordedGang) or not (hidden is None or hidden.sees(record.plan.gang.key)):
             return None
         events = await self._events.of(namespace, name)
         if cycle is not None:

@@ -16,7 +16,7 @@ MOST_KEPT = 500  # of each kind in a record: as many as are listed for each of t
 ACTS = ("bound", "evicted", "moved", "released", "nominated")
 
 
-class CycleRecord(Struct, frozen=True):
+class RecordedCycle(Struct, frozen=True):
     """A cycle: its row before it is cut, and how much it did in each namespace."""
 
     row: CycleRow
@@ -39,7 +39,7 @@ class FinishedPlan(Struct, frozen=True, eq=False):
     failures: int = 0
 
 
-def cycle_record(done: FinishedPlan, nominated_before: Collection[str] = ()) -> CycleRecord:
+def cycle_record(done: FinishedPlan, nominated_before: Collection[str] = ()) -> RecordedCycle:
     """What a cycle decided; nominations only where they are new."""
     plan = done.plan
     moved = [each for each in plan.evictions if each.move_to]
@@ -61,15 +61,15 @@ def cycle_record(done: FinishedPlan, nominated_before: Collection[str] = ()) -> 
         failures=done.failures,
     )
     row = replace(row, **{kind: tuple(_kept(acts)) for kind, acts in decided.items()})
-    return CycleRecord(row, {kind: Counter(each.namespace for each in acts) for kind, acts in decided.items()})
+    return RecordedCycle(row, {kind: Counter(each.namespace for each in acts) for kind, acts in decided.items()})
 
 
-def with_refusals(record: CycleRecord, refused: Iterable[GangRefusal]) -> CycleRecord:
+def with_refusals(record: RecordedCycle, refused: Iterable[GangRefusal]) -> RecordedCycle:
     """The record with the gangs whose verdict or reason became another."""
     listed = tuple(refused)
     namespaces = Counter(each.gang.partition("/")[0] for each in listed)
     row = replace(record.row, refused=listed[:MOST_KEPT])
-    return CycleRecord(row, {**record.counts, "refused": namespaces})
+    return RecordedCycle(row, {**record.counts, "refused": namespaces})
 
 
 def _kept(acts: Iterable[Binding | Eviction]) -> Iterator[PodAct]:
@@ -90,7 +90,7 @@ def _act(decided: Binding | Eviction) -> PodAct:
             return PodAct(decided.key, decided.node, decided.gang, reason=decided.role)
 
 
-def cycle_row(record: CycleRecord, namespaces: Collection[str] | None = None) -> CycleRow:
+def cycle_row(record: RecordedCycle, namespaces: Collection[str] | None = None) -> CycleRow:
     """The row as it travels: lists cut, and counts of all; of some namespaces only, or of all where they are None."""
     row = record.row
     counts = {kind: _total(by_namespace, namespaces) for kind, by_namespace in record.counts.items()}

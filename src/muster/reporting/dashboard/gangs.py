@@ -39,7 +39,7 @@ INVALID = frozenset(("InvalidSpec",))
 MOST_VERDICTS = 20  # that a record remembers
 
 
-class GangRecord(Struct, frozen=True, eq=False):
+class RecordedGang(Struct, frozen=True, eq=False):
     """A gang at one moment: its row as it travels, and what its page is made of. Keeps no snapshot alive."""
 
     row: Raw
@@ -60,7 +60,7 @@ class GangRecord(Struct, frozen=True, eq=False):
         return 1_000 + len(memoryview(self.row)) + 120 * members
 
 
-def gang_record(plan: GangPlan, before: GangRecord | None = None, cycle: int = 0, at: str = "") -> GangRecord:
+def gang_record(plan: GangPlan, before: RecordedGang | None = None, cycle: int = 0, at: str = "") -> RecordedGang:
     """What the plan of a cycle decided about a gang; `before`: what the one before it did."""
     kept, domains = replace(plan, snapshot=None), plan.domains
     first = next(iter(refusals_of(plan)), None)
@@ -68,10 +68,10 @@ def gang_record(plan: GangPlan, before: GangRecord | None = None, cycle: int = 0
     history = before.history if before else ()
     if before is None or not before.says(plan.verdict, reason):
         history = (VerdictChange(cycle, at, plan.verdict, reason, message), *history[: MOST_VERDICTS - 1])
-    return GangRecord(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message, history)
+    return RecordedGang(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message, history)
 
 
-def stored_gang_record(gang: Gang, domains: Mapping[str, str]) -> GangRecord:
+def stored_gang_record(gang: Gang, domains: Mapping[str, str]) -> RecordedGang:
     """A gang as its PodGroup's status has it: what the leader wrote, read by a replica that does not lead."""
     status = gang.source.status
     condition = next((each for each in (status.conditions if status else ()) if each.type == SCHEDULED), None)
@@ -80,7 +80,7 @@ def stored_gang_record(gang: Gang, domains: Mapping[str, str]) -> GangRecord:
     else:
         reason, message = "" if condition.reason == "Scheduled" else condition.reason, condition.message
         kept = GangPlan(gang, _stored_verdict(condition.status, reason))
-    return GangRecord(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message)
+    return RecordedGang(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message)
 
 
 def _stored_verdict(status: str, reason: str) -> Verdict:
@@ -131,16 +131,16 @@ def _controller(owners: tuple[OwnerReference, ...]) -> OwnerReference | None:
     return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
 
-def shows_same(first: GangRecord, second: GangRecord) -> bool:
+def shows_same(first: RecordedGang, second: RecordedGang) -> bool:
     """Whether row and page are the same, although the gang was built again."""
     return first.row == second.row and first.plan.ahead == second.plan.ahead and _pods(first) == _pods(second)
 
 
-def _pods(record: GangRecord) -> list[tuple[str, str, PodState]]:
+def _pods(record: RecordedGang) -> list[tuple[str, str, PodState]]:
     return [(pod.name, pod.node, pod.state) for leaf in walk_leaves(record.plan.gang.root) for pod in leaf.members]
 
 
-def is_same(record: GangRecord, plan: GangPlan) -> bool:
+def is_same(record: RecordedGang, plan: GangPlan) -> bool:
     """Whether a plan decided about a gang what it decided before; a gang that is the same value has not changed."""
     before = record.plan
     return (
@@ -154,7 +154,7 @@ def is_same(record: GangRecord, plan: GangPlan) -> bool:
 # the page -----------------------------------------------------------------------------------------------------------
 
 
-def gang_page(record: GangRecord, cycle: int, events: Iterable[GangEvent] = ()) -> GangPage:
+def gang_page(record: RecordedGang, cycle: int, events: Iterable[GangEvent] = ()) -> GangPage:
     """All about one gang. InputError: its tree is too deep for JSON."""
     gang = record.plan.gang
     data = views.data(views.inspect_gang(gang))
@@ -179,7 +179,7 @@ def text_line(line: Line) -> TextLine:
     return tuple({"text": span.text, "role": span.role} for span in line)
 
 
-def _helps(record: GangRecord) -> Iterator[str]:
+def _helps(record: RecordedGang) -> Iterator[str]:
     for refusal in refusals_of(record.plan):
         yield from helps(refusal)
 

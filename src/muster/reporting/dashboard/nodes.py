@@ -59,7 +59,7 @@ class NodeFacts(Struct, frozen=True):
     conditions: tuple[ConditionRow, ...]
 
 
-class NodeRecord(Struct, frozen=True):
+class RecordedNode(Struct, frozen=True):
     """A node at one moment: its row as it travels, and what its page is made of."""
 
     row: Raw
@@ -111,10 +111,10 @@ def _taint(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
-def node_record(facts: NodeFacts, uses: Iterable[tuple[PodUse, UseState]]) -> NodeRecord:
+def node_record(facts: NodeFacts, uses: Iterable[tuple[PodUse, UseState]]) -> RecordedNode:
     """A node with the pods on it."""
     ordered = tuple(sorted(uses, key=lambda use: use[0].pod))
-    return NodeRecord(Raw(msgspec.json.encode(node_row(facts, ordered))), facts, ordered)
+    return RecordedNode(Raw(msgspec.json.encode(node_row(facts, ordered))), facts, ordered)
 
 
 def node_row(facts: NodeFacts, uses: Iterable[tuple[PodUse, UseState]]) -> NodeRow:
@@ -128,7 +128,7 @@ def node_row(facts: NodeFacts, uses: Iterable[tuple[PodUse, UseState]]) -> NodeR
     return NodeRow(facts.domains, facts.allocatable, facts.flags, used)
 
 
-def node_page(name: str, cycle: int, record: NodeRecord) -> NodePage:
+def node_page(name: str, cycle: int, record: RecordedNode) -> NodePage:
     """All about one node."""
     facts = record.facts
     return NodePage(

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from muster.reporting.dashboard.cycles import CycleRecord, cycle_row
+from muster.reporting.dashboard.cycles import RecordedCycle, cycle_row
 from muster.reporting.dashboard.gangs import encode
 from muster.reporting.dashboard.rows import CycleRow, GangEvent, GangPage, GangRow, NodePage, NodeRow, TextLine, Use
 
@@ -65,7 +65,7 @@ class NamespaceFilter:
         """Every node; None: gone."""
         return {name: None if row is None else self.node(row) for name, row in rows.items()}
 
-    def cycle(self, record: CycleRecord) -> CycleRow:
+    def cycle(self, record: RecordedCycle) -> CycleRow:
         """What a cycle decided about the namespaces; failures of writes name others, so that they are not counted."""
         row = cycle_row(record, self.namespaces)
         refused = tuple(replace(each, message=self.redact(each.message)) for each in row.refused)

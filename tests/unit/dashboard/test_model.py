@@ -1,0 +1,184 @@
+"""The live model: what is published when, to whom it costs something, and what a replica shows that does not lead."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from muster.dashboard import model as model_module
+from muster.dashboard.history import DashboardHistory, Publication
+from muster.reporting.dashboard.cycles import RecordedCycle
+from muster.reporting.dashboard.rows import CycleRow
+from tests.support.drawing import draw
+from tests.support.factories import Raw, pod, podgroup, pods, queue
+from tests.support.shown_cluster import ShownCluster
+
+GPU = "nvidia.com/gpu"
+ONE_GPU: dict[str, Any] = {GPU: 1}
+PICTURE = """
+    z1/r1  a:2 b:2
+    z1/r2  c:1
+"""
+
+
+def gpu_pods(number: int, **more: Any) -> list[Raw]:
+    return [pod(f"pod-{i}", **ONE_GPU, **more) for i in range(number)]
+
+
+async def test_a_node_shows_what_uses_it() -> None:
+    """Core and extra by gang, others without a name, and what is still being freed apart."""
+    shown = ShownCluster(
+        *draw(PICTURE),
+        podgroup(minMember=1),
+        pod("first", on="a", created="2026-01-01T00:00:00Z", **ONE_GPU),
+        pod("second", on="a", created="2026-01-02T00:00:00Z", **ONE_GPU),
+        pod("third", on="b", terminating=True, **ONE_GPU),
+        pod("other", gang="", on="b", **ONE_GPU),
+    )
+    await shown.cycle()
+    nodes = shown.state()["nodes"]
+    assert nodes["a"]["used"] == [
+        ["team/gang", "core", {GPU: 1, "pods": 1}],
+        ["team/gang", "extra", {GPU: 1, "pods": 1}],
+    ]
+    assert nodes["b"]["used"] == [
+        ["", "foreign", {GPU: 1, "pods": 1}],
+        ["team/gang", "terminating", {GPU: 1, "pods": 1}],
+    ]
+    assert nodes["a"]["domains"] == {"cluster": "z1/r1"}
+    assert nodes["a"]["allocatable"][GPU] == 2
+    assert nodes["c"]["used"] == []
+
+
+async def test_flags_say_what_is_wrong_with_a_node() -> None:
+    lost, cordoned, tainted = (raw for raw in draw(PICTURE) if raw["kind"] == "Node")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    cordoned["spec"] = {"unschedulable": True}
+    tainted["spec"] = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    shown = ShownCluster(lost, cordoned, tainted)
+    await shown.cycle()
+    flags = {name: row["flags"] for name, row in shown.state()["nodes"].items()}
+    assert flags == {"a": ["lost"], "b": ["cordoned"], "c": ["tainted"]}
+
+
+async def test_nothing_is_published_where_nothing_changed() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1), *gpu_pods(1, on="a"))
+    await shown.cycle()
+    seq = shown.model.seq
+    await shown.model.update()
+    running = [pod("pod-0", on="a", phase="Running", **ONE_GPU)]
+    shown.put(*running)
+    await shown.model.update()
+    assert shown.model.seq == seq, "a pod that starts looks the same"
+
+
+async def test_a_change_holds_only_what_changed() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1), *gpu_pods(2))
+    await shown.cycle()
+    seq = shown.model.seq
+    shown.put(pod("pod-0", on="c", **ONE_GPU))
+    await shown.cycle()
+    [publication] = shown.model.history.since(seq) or []
+    assert {table: sorted(rows) for table, rows in publication.replaced.items()} == {
+        "nodes": ["c"],
+        "sections": ["queues"],
+    }, "the gang stands as the plan before had it"
+
+
+async def test_what_is_gone_is_gone() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1), *gpu_pods(1, on="a"))
+    await shown.cycle()
+    shown.set(raw for raw in [*shown.raws.values()] if raw["metadata"]["name"] in ("b", "cluster"))
+    await shown.cycle()
+    state = shown.state()
+    assert (list(state["nodes"]), state["gangs"]) == (["b"], {})
+
+
+async def test_the_model_keeps_no_snapshot() -> None:
+    """A plan of a gang leads to the snapshot that it was made on: a thousand of them would fill the memory."""
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=9), *gpu_pods(3))
+    for _ in range(3):
+        await shown.cycle()
+    records = list(shown.model.gangs.values())
+    publications = shown.model.history.since(0) or []
+    replaced = [row for each in publications for row in each.replaced.get("gangs", {}).values() if row is not None]
+    assert records
+    assert all(record.plan.snapshot is None for record in [*records, *replaced])  # type: ignore[union-attr]
+
+
+async def test_a_gang_remembers_its_verdicts() -> None:
+    """Newest first; one that stays as it is is one verdict."""
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=2), *gpu_pods(1))
+    await shown.cycle()
+    shown.put(*gpu_pods(9))
+    await shown.cycle()
+    await shown.cycle()
+    verdicts = [(each.cycle, each.verdict, each.reason) for each in shown.model.gangs["team/gang"].history]
+    assert verdicts == [(2, "Scheduled", "NoRoom"), (1, "Waiting", "NotEnoughPods")]
+    cycles = [(row["cycle"], [each["reason"] for each in row["refused"]]) for row in shown.state()["cycles"]]
+    assert cycles == [(1, ["NotEnoughPods"]), (2, []), (3, [])]
+
+
+async def test_a_replica_that_does_not_lead_shows_what_the_leader_wrote_while_it_is_viewed() -> None:
+    group = podgroup(minMember=5)
+    condition = {"type": "Scheduled", "status": "False", "reason": "NoRoom", "message": "no room for the gang"}
+    group["status"] = {"conditions": [condition]}
+    shown = ShownCluster(*draw(PICTURE), queue("default"), group, *gpu_pods(5))
+    shown.is_leading = False
+    await shown.model.update()
+    assert shown.state()["gangs"] == {}, "none looks"
+    shown.model.viewers = 1
+    await shown.model.update()
+    state = shown.state()
+    row = state["gangs"]["team/gang"]
+    assert (state["leads"], state["cycle"], state["cycles"]) == (False, 0, [])
+    assert (row["verdict"], row["reason"], row["message"]) == ("Infeasible", "NoRoom", "no room for the gang")
+    assert [each["name"] for each in state["queues"]["queues"]] == ["default"]
+    seq = shown.model.seq
+    shown.put(*gpu_pods(6))
+    await shown.model.update()
+    assert shown.model.seq == seq, "five seconds are not over"
+
+
+async def test_an_event_is_shown_within_half_a_second() -> None:
+    shown = ShownCluster(*draw(PICTURE))
+    running = asyncio.create_task(shown.model.run())
+    shown.model.viewers = 1
+    await shown.model.wait_published(1)
+    seq = shown.model.seq
+    shown.put(pod("other", gang="", on="b", **ONE_GPU))
+    assert await shown.model.wait_published(model_module.VIEWED_SECONDS + 0.25)
+    assert shown.model.seq == seq + 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert shown.model.is_closed
+
+
+async def test_history_is_bounded_in_bytes_and_says_what_is_left() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1), history_bytes=20_000)
+    for number in range(60):
+        shown.put(pod("other", gang="", on="ab"[number % 2], **ONE_GPU))
+        await shown.cycle()
+    history = shown.model.history
+    assert history.bytes <= 20_000
+    assert history.oldest_cycle is not None
+    assert 1 < history.oldest_cycle < 60
+    assert shown.state(cycle=history.oldest_cycle)["cycle"] == history.oldest_cycle
+
+
+def test_history_is_bounded_in_cycles() -> None:
+    history = DashboardHistory(10**9, 10)
+    for number in range(1, 31):
+        cycle = RecordedCycle(CycleRow(number, "", 0.0, 0), {})
+        history.add(Publication(number, number, "", {}, (cycle,)))
+    assert (history.oldest_cycle, history.newest_cycle, history.cycles) == (21, 30, 10)
+    assert history.since(5) is None
+    assert [each.seq for each in history.since(28) or ()] == [29, 30]
+    assert [each.row.cycle for each in history.recent_cycles(25, 2)] == [24, 23]
+
+
+async def test_pods_of_large_gangs_are_all_shown() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1), *pods(4, on="a"))
+    await shown.cycle()
+    row = msgspec.json.decode(shown.model.gangs["team/gang"].row)
+    assert (row["core"], row["extra"], row["pods"]) == (1, 3, 4)
