@@ -1,6 +1,8 @@
 // What every view shares: the rows that are shown (live, or as they were), and the address.
 import { Store } from "./store.js";
 
+const LARGEST_SHARE = 40;
+
 export const app = {
   live: new Store(), // follows the stream, always
   past: new Store(), // one cycle, where the address names one
@@ -10,11 +12,16 @@ export const app = {
 };
 app.shown = app.live;
 
-// Runs at most once in a while, the last time included.
+// Runs at most once in a while, the last time included. What takes long runs more seldom: never more than a part of the time.
 export function throttled(wait, act) {
-  let timer = 0, last = -Infinity;
-  const run = () => { timer = 0; last = performance.now(); act(); };
-  const later = () => { if (!timer) timer = setTimeout(run, Math.max(0, last + wait - performance.now())); };
+  let timer = 0, next = -Infinity;
+  const run = () => {
+    const start = performance.now();
+    timer = 0;
+    act();
+    next = performance.now() + Math.max(wait, LARGEST_SHARE * (performance.now() - start));
+  };
+  const later = () => { if (!timer) timer = setTimeout(run, Math.max(0, next - performance.now())); };
   later.stop = () => { clearTimeout(timer); timer = 0; };
   return later;
 }

@@ -2,7 +2,7 @@
 import { byName } from "./format.js";
 import { addInto, FIELDS, usageOf } from "./usage.js";
 
-export const NODE_WIDTH = 10, NODE_HEIGHT = 8;
+export const NODE_WIDTH = 10, NODE_HEIGHT = 6.8;
 export const OUTSIDE = "~"; // nodes that the topology does not label
 
 function domainTile(name, parent) {
@@ -112,7 +112,7 @@ function bestColumns(tile, aspect) {
   let best = 1, lowest = Infinity;
   for (let columns = Math.max(1, Math.floor(middle * 0.5)); columns <= Math.min(count, Math.ceil(middle * 2)); columns += 1) {
     const { width, height } = gridSize(tile, columns), empty = (columns - (count % columns || columns)) / count;
-    const cost = Math.abs(Math.log(width / height / aspect)) + empty;
+    const cost = Math.abs(Math.log(width / height / aspect)) + 3 * empty;
     if (cost < lowest - 1e-9) { lowest = cost; best = columns; }
   }
   return best;

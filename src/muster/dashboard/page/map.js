@@ -2,7 +2,7 @@
 import { parseAddress, setParams } from "./router.js";
 import { app, throttled } from "./app.js";
 import { choice, element, field, hideTooltip, isolated, setOptions, showTooltip, speak } from "./elements.js";
-import { amount, plural, shortName } from "./format.js";
+import { amount, plural, quantity, shortName } from "./format.js";
 import { besideTile, buildTiles, nodesBelow, placeTiles, sumAgain, tileAt, updateNode } from "./layout.js";
 import { mapPanel } from "./map_panel.js";
 import { mapTable } from "./map_table.js";
@@ -167,7 +167,7 @@ class MapView {
   }
 
   scene() {
-    return { root: this.root, nodes: app.shown.nodes, resource: this.resource, theme: this.theme, gang: this.gang, gangDomains: this.gangDomains, gangSums: this.gangSums };
+    return { root: this.root, nodes: app.shown.nodes, resource: this.resource, theme: this.theme, gang: this.gang, gangDomains: this.gangDomains, gangSums: this.gangSums, pods: this.pods };
   }
 
   draw() {
@@ -185,6 +185,18 @@ class MapView {
     this.dirty.clear();
     this.isAllDirty = false;
     this.surface.dataset.drawn = String(Math.round((performance.now() - start) * 10) / 10);
+  }
+
+  // The pods of the selected node, which its devices are labelled with where they are large enough.
+  showPods(name, pods) {
+    const byPart = new Map();
+    for (const pod of pods) {
+      const part = `${pod.gang}|${pod.state}`, devices = quantity(pod.requests[this.resource.name] || "0") || 0;
+      byPart.set(part, [...(byPart.get(part) || []), ...new Array(Math.min(devices, 64)).fill(pod.name)]);
+    }
+    this.pods = { name, byPart };
+    this.dirty.add(this.tiles.get(name));
+    this.needFrame(!this.tiles.has(name));
   }
 
   showRing(ring, tile) {

@@ -26,7 +26,9 @@ export function mapPanel(map) {
     try {
       asked.page = await read(`/api/nodes/${encodeURIComponent(name)}${app.isLive() ? "" : `?cycle=${app.shown.cycle}`}`);
     } catch (why) { asked.error = why.message; }
-    if (wanted === name && !isClosed) show();
+    if (wanted !== name || isClosed) return;
+    if (asked.page) map.showPods(name, asked.page.pods);
+    show();
   }
 
   function show() {

@@ -162,7 +162,7 @@ export class Painter {
     if (!row) return;
     const inside = this.inside(box), cells = this.cells(tile, row, inside, scene.resource);
     if (inside.top) this.text(tile.name, inside.x, box.y + inside.top / 2 + this.ratio, inside.w - this.flagWidth(row, inside), Math.min(12 * this.ratio, Math.round(inside.top * 0.72)), theme.ink, 500);
-    if (cells) this.drawCells(cells, row, scene);
+    if (cells) this.drawCells(cells, row, scene, scene.pods?.name === tile.name ? scene.pods.byPart : null);
     else this.drawStack(row, inside, scene);
     this.drawFlags(row, box, inside, scene);
     if (scene.gang && row.used.some(([gang]) => gang === scene.gang)) this.outline(box, theme.gangs[colorOf(scene.gang)], Math.max(1, Math.round(this.ratio)));
@@ -195,9 +195,28 @@ export class Painter {
     return devices.map(([gang, state], i) => [left + Math.round((i % columns) * step), top + Math.round(Math.floor(i / columns) * step), size, gang, state]);
   }
 
-  drawCells(cells, row, scene) {
-    const isLost = row.flags.includes("lost"), isCordoned = row.flags.includes("cordoned");
-    for (const [x, y, size, gang, state] of cells) this.drawDevice(x, y, size, size, gang, state === "free" ? (isLost ? "lost" : isCordoned ? "cordoned" : "free") : state, scene);
+  drawCells(cells, row, scene, pods) {
+    const isLost = row.flags.includes("lost"), isCordoned = row.flags.includes("cordoned"), seen = new Map();
+    for (const [x, y, size, gang, state] of cells) {
+      this.drawDevice(x, y, size, size, gang, state === "free" ? (isLost ? "lost" : isCordoned ? "cordoned" : "free") : state, scene);
+      if (size < 60 * this.ratio || state === "free") continue;
+      const part = `${gang}|${state}`, index = seen.get(part) || 0;
+      seen.set(part, index + 1);
+      this.drawPodName(x, y, size, pods?.get(part)?.[index] || gang.slice(gang.indexOf("/") + 1) || "outside gangs", state, scene);
+    }
+  }
+
+  // On a plate of its own, readable on every colour and pattern.
+  drawPodName(x, y, size, name, state, scene) {
+    const { context, ratio } = this, { theme } = scene, letters = 11 * ratio, height = Math.round(letters * 2.9);
+    context.fillStyle = theme.tile;
+    context.fillRect(x + 3 * ratio, y + size - height - 3 * ratio, size - 6 * ratio, height);
+    // The end of a pod's name tells it from its siblings.
+    context.font = `500 ${letters}px ${FONT}`;
+    let shown = name;
+    while (shown.length > 3 && context.measureText(`…${shown}`).width > size - 12 * ratio) shown = shown.slice(1);
+    this.text(shown === name ? name : `…${shown}`, x + 6 * ratio, y + size - height + letters * 0.55, size, letters, theme.ink, 500);
+    this.text(state, x + 6 * ratio, y + size - height + letters * 1.85, size - 12 * ratio, letters, theme.soft, 400);
   }
 
   // Solid: core. A ring: extra. A dot in grey: outside gangs. Stripes: terminating. An outline: nominated. A slash: lost or cordoned.
