@@ -8,7 +8,7 @@ import { colorOf } from "./palette.js";
 
 const KINDS = ["bound", "evicted", "moved", "nominated", "released", "refused"];
 const SIGNS = { bound: "→", evicted: "⤫", moved: "⇄", nominated: "⇢", released: "○", refused: "!" };
-const SHOWN_ACTS = 6, BARS = 120;
+const SHOWN_GROUPS = 6, SHOWN_NODES = 4, BARS = 120;
 
 export function decisionsView(route) {
   return new DecisionsView(route);
@@ -82,11 +82,12 @@ class DecisionsView {
   }
 
   cycle(row, acts, isFiltered) {
-    const counts = KINDS.filter((kind) => row.counts?.[kind]).map((kind) => element("span", { class: `badge act-${kind}` }, `${number(row.counts[kind])} ${kind}`)), rest = acts.slice(SHOWN_ACTS);
+    const groups = grouped(acts);
+    const counts = KINDS.filter((kind) => row.counts?.[kind]).map((kind) => element("span", { class: `badge act-${kind}` }, `${number(row.counts[kind])} ${kind}`)), rest = groups.slice(SHOWN_GROUPS);
     const left = isFiltered ? 0 : KINDS.reduce((sum, kind) => sum + Math.max(0, (row.counts?.[kind] || 0) - (row[kind] || []).length), 0);
     return element("li", {}, element("div", { class: "cycle-head" }, element("a", { href: address("map", [], { cycle: row.cycle }), title: "The cluster as it was after this cycle" }, `cycle ${number(row.cycle)}`), element("time", { datetime: row.at }, clock(row.at)), element("span", { class: "soft" }, milliseconds(row.milliseconds)), counts, row.failures ? element("span", { class: "badge bad" }, plural(row.failures, "failure")) : null),
-      element("ul", { class: "acts" }, acts.slice(0, SHOWN_ACTS).map(([kind, act]) => actLine(kind, act, row.cycle))),
-      rest.length ? element("details", { "data-key": `cycle-${row.cycle}` }, element("summary", {}, `${number(rest.length)} more`), element("ul", { class: "acts" }, rest.map(([kind, act]) => actLine(kind, act, row.cycle)))) : null,
+      element("ul", { class: "acts" }, groups.slice(0, SHOWN_GROUPS).map((group) => groupLine(group, row.cycle))),
+      rest.length ? element("details", { "data-key": `cycle-${row.cycle}` }, element("summary", {}, `${number(rest.length)} more`), element("ul", { class: "acts" }, rest.map((group) => groupLine(group, row.cycle)))) : null,
       left ? element("p", { class: "empty" }, `and ${number(left)} that are not listed`) : null);
   }
 
@@ -103,11 +104,32 @@ class DecisionsView {
   }
 }
 
+// Acts of the same kind on pods of one gang, for the same reason, belong together.
+function grouped(acts) {
+  const groups = new Map();
+  for (const [kind, act] of acts) {
+    const key = [kind, act.gang, act.for, act.reason, act.pod ? "" : act.message].join("|");
+    if (!groups.has(key)) groups.set(key, { kind, acts: [], key });
+    groups.get(key).acts.push(act);
+  }
+  return [...groups.values()];
+}
+
+function groupLine({ kind, acts, key }, cycle) {
+  if (acts.length === 1 || !acts[0].pod) return element("li", {}, actLine(kind, acts[0], cycle));
+  const [first] = acts, nodes = [...new Set(acts.map((act) => act.node))];
+  return element("li", {}, signOf(kind), ` ${plural(acts.length, "pod")} of `, gangLink(first.gang, cycle), ` ${WORDS[kind]}`, nodes.slice(0, SHOWN_NODES).map((name, i) => [i ? ", " : "", link(nodeAddress(name, { cycle }), name)]), nodes.length > SHOWN_NODES ? ` and ${plural(nodes.length - SHOWN_NODES, "more node")}` : null,
+    first.for ? [" for ", gangLink(first.for, cycle)] : null, first.reason ? element("span", { class: "soft" }, ` ${first.reason}`) : null,
+    element("details", { "data-key": `${cycle} ${key}` }, element("summary", {}, "pods"), element("ul", { class: "acts" }, acts.map((act) => element("li", {}, actLine(kind, act, cycle))))));
+}
+
+const WORDS = { bound: "bound to ", evicted: "evicted from ", moved: "moved from ", nominated: "nominated to ", released: "released from " };
+const signOf = (kind) => element("span", { class: `sign act-${kind}`, "aria-hidden": "true" }, SIGNS[kind]);
+const gangLink = (key, cycle) => (key ? [element("i", { class: `swatch state-core g${colorOf(key)}`, "aria-hidden": "true" }), link(gangAddress(key, { cycle }), key)] : "outside gangs");
+
 function actLine(kind, act, cycle) {
-  const gang = (key) => (key ? [element("i", { class: `swatch state-core g${colorOf(key)}`, "aria-hidden": "true" }), link(gangAddress(key, { cycle }), key)] : "outside gangs");
-  const node = (name) => link(nodeAddress(name, { cycle }), name), sign = element("span", { class: `sign act-${kind}`, "aria-hidden": "true" }, SIGNS[kind]);
-  if (kind === "refused") return element("li", {}, sign, " ", gang(act.gang), ` ${act.verdict.toLowerCase()}: `, element("span", { class: "soft" }, sentence(act.message || act.reason)));
-  if (kind === "released" && !act.pod) return element("li", {}, sign, " ", gang(act.gang), " released ", element("span", { class: "soft" }, sentence(act.message || act.reason || "")));
-  const words = { bound: "bound to ", evicted: "evicted from ", moved: "moved from ", nominated: "nominated to ", released: "released from " }[kind];
-  return element("li", {}, sign, " ", isolated(act.pod), ` ${words}`, act.node ? node(act.node) : "–", act.to ? [" to ", node(act.to)] : null, act.gang ? [" of ", gang(act.gang)] : null, act.for ? [" for ", gang(act.for)] : null, act.reason ? element("span", { class: "soft" }, ` ${act.reason}`) : null);
+  const node = (name) => link(nodeAddress(name, { cycle }), name);
+  if (kind === "refused") return [signOf(kind), " ", gangLink(act.gang, cycle), ` ${act.verdict.toLowerCase()}: `, element("span", { class: "soft" }, sentence(act.message || act.reason))];
+  if (!act.pod) return [signOf(kind), " ", gangLink(act.gang, cycle), ` ${kind} `, element("span", { class: "soft" }, sentence(act.message || act.reason || ""))];
+  return [signOf(kind), " ", isolated(act.pod), ` ${WORDS[kind]}`, act.node ? node(act.node) : "–", act.to ? [" to ", node(act.to)] : null, act.gang ? [" of ", gangLink(act.gang, cycle)] : null, act.for ? [" for ", gangLink(act.for, cycle)] : null, act.reason ? element("span", { class: "soft" }, ` ${act.reason}`) : null];
 }

@@ -85,7 +85,7 @@ function measure(tile, aspect, inner) {
   tile.pad = tile.depth ? tile.gap * 0.8 + 0.6 : 0;
   tile.columns = bestColumns(tile, aspect);
   const { width, height } = gridSize(tile, tile.columns);
-  tile.header = tile.depth ? Math.max(4.2, 0.03 * width) : 0;
+  tile.header = tile.depth ? Math.max(2.8, 0.03 * width) : 0;
   tile.w = width + 2 * tile.pad;
   tile.h = height + tile.header + tile.pad + (tile.header ? tile.pad * 0.35 : tile.pad);
 }

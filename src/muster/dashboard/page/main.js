@@ -27,8 +27,9 @@ function render() {
   if (!app.session) return;
   timeline.show(route.params.get("cycle"));
   const key = [route.view, ...route.parts].join("/");
-  if (key === shownKey && view) { view.update(route); return; }
-  open(route, key);
+  if (key === shownKey && view) view.update(route);
+  else open(route, key);
+  for (const one of document.querySelectorAll("#views a")) one.href = address(one.dataset.view); // at the cycle that is shown
 }
 
 function open(route, key) {
@@ -43,7 +44,6 @@ function open(route, key) {
   for (const one of document.querySelectorAll("#views a")) {
     const isHere = one.dataset.view === (route.view === "nodes" ? "map" : route.view);
     if (isHere) one.setAttribute("aria-current", "page"); else one.removeAttribute("aria-current");
-    one.href = address(one.dataset.view);
   }
   scrollTo(0, 0);
 }

@@ -34,7 +34,7 @@ class MapView {
       element("h1", { id: "map-title", class: "unseen" }, "Cluster map"),
       element("div", { class: "tools" }, this.trail, element("span", { class: "space" }), field("Resource", this.resourceChoice), field("Topology", this.topologyChoice),
         element("div", { class: "buttons", role: "group", "aria-label": "Zoom" },
-          this.button("−", "Zoom out", () => this.camera.zoomBy(1 / 1.6)), this.button("+", "Zoom in", () => this.camera.zoomBy(1.6)), this.button("Fit", "Show everything", () => this.enter(this.root)))),
+          this.button("−", "Zoom out", () => this.camera.zoomBy(1 / 1.6)), this.button("+", "Zoom in", () => this.camera.zoomBy(1.6)), this.button("Fit", "Fit everything", () => this.enter(this.root)))),
       element("div", { class: "map-body" }, element("div", { class: "map-frame" }, this.surface, element("p", { id: "map-help", class: "unseen" }, HELP)), this.panel.node),
       legend(), this.table.node);
     this.camera = new Camera(this.surface, () => this.needFrame(true), (x, y) => this.click(x, y), (x, y) => this.hover(x, y));
@@ -62,6 +62,7 @@ class MapView {
     this.observer.observe(this.surface);
     this.build();
     this.resize();
+    this.panel.show();
   }
 
   close() {
@@ -178,13 +179,13 @@ class MapView {
       this.showRing(this.focusRing, this.at);
       this.hoverRing.hidden = true;
       this.frames.whole += 1;
-    } else {
+    } else if (this.dirty.size) {
       this.painter.drawChanged(this.dirty, this.scene(), this.camera);
       this.frames.part += 1;
     }
     this.dirty.clear();
     this.isAllDirty = false;
-    this.surface.dataset.drawn = String(Math.round((performance.now() - start) * 10) / 10);
+    Object.assign(this.surface.dataset, { drawn: String(Math.round((performance.now() - start) * 10) / 10), whole: String(this.frames.whole), parts: String(this.frames.part) });
   }
 
   // The pods of the selected node, which its devices are labelled with where they are large enough.

@@ -9,6 +9,7 @@ import { verdictChip, VERDICTS } from "./verdicts.js";
 
 const MOST_OPTIONS = 400, MOST_NODES = 300;
 const FIGURES = [["bindings", "pods to bind"], ["nominations", "pods to nominate"], ["evictions", "pods to evict or move"]];
+const QUEUE_RESOURCES = [["gpu", "GPUs"], ["cpu", "CPU (millicores)"], ["memory", "memory (MB)"]]; // as a Queue names them
 const KINDS = [["drain", "drain a node"], ["drainDomain", "drain a domain"], ["without", "remove a gang"], ["minimum", "change a minimum"], ["priority", "change a priority"], ["quota", "change a quota or limit"], ["addNodes", "add nodes"]];
 
 export function whatIfView(route) {
@@ -96,7 +97,7 @@ class WhatIfView {
       without: () => [this.input("Gang", gangs)],
       minimum: () => { const what = choice([["minMember", "pods (minMember)"], ["minSubGroup", "groups (minSubGroup)"]], "minMember", () => {}); return [this.input("Gang", gangs), this.input("SubGroup (empty: the gang)", null, { required: false }), [field("Counts", what), what], this.input("Minimum", null, number0)]; },
       priority: () => [this.input("Gang", gangs), this.input("PriorityClass", null)],
-      quota: () => { const what = choice([["quota", "quota"], ["limit", "limit"]], "quota", () => {}); const resource = choice(app.shown.resources.map((one) => [one.name, one.name]), app.shown.resources[0]?.name || "", () => {}); return [this.input("Queue", queues), [field("Resource", resource), resource], [field("Field", what), what], this.input("Value", null, { class: "short" })]; },
+      quota: () => { const what = choice([["quota", "quota"], ["limit", "limit"]], "quota", () => {}); const resource = choice(QUEUE_RESOURCES, "gpu", () => {}); return [this.input("Queue", queues), [field("Resource", resource), resource], [field("Field", what), what], this.input("Value", null, { class: "short" })]; },
       addNodes: () => [this.input("Like node", nodes), this.input("How many", null, { type: "number", min: 1, max: 1000, step: 1, value: 1, class: "short" })],
     }[this.kind.value]();
     this.controls = make.map(([, control]) => control);
