@@ -22,7 +22,8 @@ COMPARE_PICTURES = """async (pictures) => {
     const read = async (picture) => {
         const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
         const bitmap = await createImageBitmap(new Blob([bytes], {type: "image/png"}));
-        const canvas = new OffscreenCanvas(Math.ceil(bitmap.width / 8), Math.ceil(bitmap.height / 8)), context = canvas.getContext("2d");
+        const canvas = new OffscreenCanvas(Math.ceil(bitmap.width / 8), Math.ceil(bitmap.height / 8));
+        const context = canvas.getContext("2d");
         context.imageSmoothingQuality = "high";
         context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
         return [canvas.width, canvas.height, context.getImageData(0, 0, canvas.width, canvas.height).data];
@@ -30,7 +31,8 @@ COMPARE_PICTURES = """async (pictures) => {
     const [[width, height, one], [otherWidth, otherHeight, other]] = await Promise.all(pictures.map(read));
     if (width !== otherWidth || height !== otherHeight) return 1;
     let differing = 0;
-    for (let i = 0; i < one.length; i += 4) differing += [0, 1, 2].some((channel) => Math.abs(one[i + channel] - other[i + channel]) > 40);
+    const isOther = (at) => Math.abs(one[at] - other[at]) > 40;
+    for (let i = 0; i < one.length; i += 4) differing += isOther(i) || isOther(i + 1) || isOther(i + 2);
     return differing / (width * height);
 }"""
 

@@ -311,7 +311,11 @@ def test_a_token_is_asked_for_and_kept_for_the_tab_only(opener: DashboardOpener)
         page.get_by_label("Bearer token").fill("right")
         page.keyboard.press("Enter")
         expect(page.locator(".count")).to_contain_text("gangs")
-        assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('right')]") == [0, "", False]
+        assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('right')]") == [
+            0,
+            "",
+            False,
+        ]
         opener.close()
 
 

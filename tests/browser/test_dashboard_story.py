@@ -1,4 +1,4 @@
-"""The dashboard of a running `muster up`, as a person watches it: a gang forms, loses a node, heals; another one waits."""
+"""The dashboard of a running `muster up`, as a person watches it: a gang forms, loses a node and heals; one waits."""
 
 import re
 from collections.abc import Iterator

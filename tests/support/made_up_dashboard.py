@@ -82,14 +82,16 @@ class MadeUpDashboard:
         return Response(part.read_bytes(), media_type=TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
     async def _session(self, _: Request) -> Response:
-        return _json(
-            {"access": "loopback", "user": "local", "namespaces": None, "version": "0.0.0", "leads": True}
-        )
+        return _json({"access": "loopback", "user": "local", "namespaces": None, "version": "0.0.0", "leads": True})
 
     async def _state(self, request: Request) -> Response:
         cycle = int(request.query_params.get("cycle", self.cluster.cycle))
         if cycle < self.cluster.oldest:
-            body = {"message": f"cycle {cycle} is not kept", "oldest": self.cluster.oldest, "newest": self.cluster.cycle}
+            body = {
+                "message": f"cycle {cycle} is not kept",
+                "oldest": self.cluster.oldest,
+                "newest": self.cluster.cycle,
+            }
             return _json(body, 404)
         return _json(self.cluster.state() | {"cycle": cycle})
 

@@ -13,7 +13,10 @@ GPUS, PODS_PER_NODE = 8, 10
 SENTENCES = (
     ("NoRoom", "no room for `workers`: needs 16 pods, the cluster has room for 11, 5 nvidia.com/gpu short"),
     ("NoDomain", "no rack holds `decode`: needs 8 pods together, best is `zone-0/block-1/rack-3` with room for 6"),
-    ("OverLimit", "queue `research` would pass its limit: 64 nvidia.com/gpu, of which 60 are held and 8 more are asked for"),
+    (
+        "OverLimit",
+        "queue `research` would pass its limit: 64 nvidia.com/gpu, of which 60 are held and 8 more are asked for",
+    ),
 )
 Row = dict[str, Any]
 
@@ -38,25 +41,28 @@ class MadeUpCluster:
             reason, message = SENTENCES[i % len(SENTENCES)] if is_waiting else ("", "")
             pods = self.random.choice((4, 8, 16, 33))
             created = self.now - timedelta(minutes=self.random.randrange(1, 6000))
-            yield f"team-{i % 5}/{('train', 'serve', 'tune')[i % 3]}-{i:03}", {
-                "queue": ("research", "inference", "batch")[i % 3],
-                "priority": (50, 100, 125)[i % 3],
-                "verdict": ("Infeasible" if i % 2 else "Waiting") if is_waiting else "Scheduled",
-                "reason": reason,
-                "message": message,
-                "placed": 0 if is_waiting else pods,
-                "pending": pods if is_waiting else 0,
-                "needs": "all 2 groups",
-                "satisfied": not is_waiting,
-                "core": 0 if is_waiting else pods - 1,
-                "extra": 0 if is_waiting else 1,
-                "pods": pods,
-                "created": created.isoformat(),
-                "preemptibility": "preemptible",
-                "position": 1 + i // 9 if is_waiting else 0,
-                "owner": {"kind": "PodCliqueSet", "namespace": f"team-{i % 5}", "name": f"set-{i // 4}"},
-                "domain": "",
-            }
+            yield (
+                f"team-{i % 5}/{('train', 'serve', 'tune')[i % 3]}-{i:03}",
+                {
+                    "queue": ("research", "inference", "batch")[i % 3],
+                    "priority": (50, 100, 125)[i % 3],
+                    "verdict": ("Infeasible" if i % 2 else "Waiting") if is_waiting else "Scheduled",
+                    "reason": reason,
+                    "message": message,
+                    "placed": 0 if is_waiting else pods,
+                    "pending": pods if is_waiting else 0,
+                    "needs": "all 2 groups",
+                    "satisfied": not is_waiting,
+                    "core": 0 if is_waiting else pods - 1,
+                    "extra": 0 if is_waiting else 1,
+                    "pods": pods,
+                    "created": created.isoformat(),
+                    "preemptibility": "preemptible",
+                    "position": 1 + i // 9 if is_waiting else 0,
+                    "owner": {"kind": "PodCliqueSet", "namespace": f"team-{i % 5}", "name": f"set-{i // 4}"},
+                    "domain": "",
+                },
+            )
             i += 1
 
     def _node(self, index: int) -> Row:
@@ -115,7 +121,11 @@ class MadeUpCluster:
             "cycle": self.cycle,
             "at": self.now.isoformat(),
             "leads": True,
-            "resources": [{"name": GPU, "unit": ""}, {"name": "cpu", "unit": "milli"}, {"name": "memory", "unit": "bytes"}],
+            "resources": [
+                {"name": GPU, "unit": ""},
+                {"name": "cpu", "unit": "milli"},
+                {"name": "memory", "unit": "bytes"},
+            ],
             "topologies": {TOPOLOGY: list(LEVELS)},
             "nodes": self.nodes,
             "gangs": self.gangs,
@@ -154,8 +164,17 @@ class MadeUpCluster:
         half = len(names) // 2
         leaves = [self._leaf(f"workers-{i}", row, some) for i, some in enumerate((names[:half], names[half:]))]
         tree = leaves[0] | {"name": "", "counts": "groups", "need": 2, "children": leaves, "pods": []}
-        said = [{"text": row["verdict"], "role": "good" if row["satisfied"] else "bad"}, {"text": f"  {key}", "role": "name"}]
-        change = {"cycle": 1100, "at": self.now.isoformat(), "verdict": row["verdict"], "reason": row["reason"], "message": row["message"]}
+        said = [
+            {"text": row["verdict"], "role": "good" if row["satisfied"] else "bad"},
+            {"text": f"  {key}", "role": "name"},
+        ]
+        change = {
+            "cycle": 1100,
+            "at": self.now.isoformat(),
+            "verdict": row["verdict"],
+            "reason": row["reason"],
+            "message": row["message"],
+        }
         return {
             "key": key,
             "cycle": self.cycle,
@@ -188,7 +207,13 @@ class MadeUpCluster:
             "topology": TOPOLOGY,
             "children": [],
             "pods": [
-                {"name": pod, "node": "node-00000" if placed else "", "state": "placed" if placed else "pending", "role": "core" if placed else "", "message": ""}
+                {
+                    "name": pod,
+                    "node": "node-00000" if placed else "",
+                    "state": "placed" if placed else "pending",
+                    "role": "core" if placed else "",
+                    "message": "",
+                }
                 for pod in pods
             ],
         }
@@ -197,19 +222,39 @@ class MadeUpCluster:
         """A node with its pods."""
         row = self.nodes[name]
         pods = [
-            {"namespace": gang.partition("/")[0] or "kube-system", "name": f"{gang.partition('/')[2] or 'agent'}-{i}", "gang": gang, "subGroup": "", "state": state, "requests": {GPU: "1"}}
+            {
+                "namespace": gang.partition("/")[0] or "kube-system",
+                "name": f"{gang.partition('/')[2] or 'agent'}-{i}",
+                "gang": gang,
+                "subGroup": "",
+                "state": state,
+                "requests": {GPU: "1"},
+            }
             for gang, state, amounts in row["used"]
             for i in range(amounts.get(GPU, 1))
         ]
         labels = dict(zip(LEVELS, row["domains"][TOPOLOGY].split("/"), strict=False))
-        return {"name": name, "cycle": self.cycle, "row": row, "labels": labels, "taints": [], "conditions": [{"type": "Ready", "status": "True"}], "pods": pods}
+        return {
+            "name": name,
+            "cycle": self.cycle,
+            "row": row,
+            "labels": labels,
+            "taints": [],
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "pods": pods,
+        }
 
     def what_if(self, hypothesis: Row) -> Row:
         """The node is empty afterwards, and its first gang waits."""
         drained = [name for name in hypothesis.get("drain", []) if name in self.nodes]
         key = self.running[0]
         namespace, _, name = key.partition("/")
-        plan: Row = {"podGroups": [{"namespace": namespace, "name": name, "verdict": "Scheduled"}], "bindings": [], "nominations": [], "evictions": []}
+        plan: Row = {
+            "podGroups": [{"namespace": namespace, "name": name, "verdict": "Scheduled"}],
+            "bindings": [],
+            "nominations": [],
+            "evictions": [],
+        }
         after = plan | {"podGroups": [plan["podGroups"][0] | {"verdict": "Waiting"}]}
         standing = {"verdict": "Scheduled", "placed": 8, "pending": 0, "domain": "zone-0"}
         difference = {
@@ -238,7 +283,14 @@ class MadeUpCluster:
     def number(self, change: Row) -> Row:
         """The change with its place."""
         self.seq += 1
-        return {"seq": self.seq, "cycle": self.cycle, "at": self.now.isoformat(), "nodes": {}, "gangs": {}, "cycles": []} | change
+        return {
+            "seq": self.seq,
+            "cycle": self.cycle,
+            "at": self.now.isoformat(),
+            "nodes": {},
+            "gangs": {},
+            "cycles": [],
+        } | change
 
     def change_nodes(self, many: int) -> Row:
         """A cycle in which some nodes changed."""

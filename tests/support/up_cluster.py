@@ -110,7 +110,9 @@ class UpCluster:
             },
             method=method,
         )
-        with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=authority), timeout=30) as answer:
+        with urllib.request.urlopen(
+            request, context=ssl.create_default_context(cadata=authority), timeout=30
+        ) as answer:
             return json.load(answer)
 
 

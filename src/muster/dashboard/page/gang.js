@@ -14,7 +14,9 @@ export function gangView(route) {
   const key = route.parts.join("/"), node = element("section", { class: "page" });
   let page = null, error = null, isClosed = false;
 
+  // A gang that is not there is not asked for: it may come, and then its row does.
   async function load() {
+    if (!app.shown.gangs.has(key)) { page = error = null; show(); return; }
     const cycle = app.isLive() ? "" : `?cycle=${app.shown.cycle}`;
     try {
       page = await read(`${gangPath(key)}${cycle}`);
@@ -31,7 +33,7 @@ export function gangView(route) {
     const row = page?.row || app.shown.gangs.get(key);
     rebuild(node, element("p", { class: "kicker" }, link(address("gangs"), "Gangs"), " / ", isolated(route.parts[0])),
       element("h1", {}, swatch("core", key), " ", isolated(route.parts.slice(1).join("/"))),
-      error ? element("p", { class: "note" }, sentence(error.message)) : null, row ? content(row) : null);
+      error ? element("p", { class: "note" }, sentence(error.message)) : null, row ? content(row) : error ? null : element("p", { class: "lead" }, "There is no such gang at this moment."));
   }
 
   function content(row) {

@@ -4,7 +4,7 @@ import { app } from "./app.js";
 import { read, Refusal, setToken } from "./api.js";
 import { element, field, isolated, sentence, speak } from "./elements.js";
 import { clock } from "./format.js";
-import { chooseColors } from "./palette.js";
+import { chooseColors, forgetColor } from "./palette.js";
 import { Stream } from "./stream.js";
 import { Timeline } from "./timeline.js";
 import { mapView } from "./map.js";
@@ -87,7 +87,8 @@ function showStore(store) {
 function showConnection() {
   const words = lost ? `reconnecting since ${clock(lost.since)}` : app.live.isKnown ? (app.live.leads ? "live" : "live, standby") : "connecting";
   connection.dataset.state = lost ? "lost" : app.live.isKnown ? "live" : "connecting";
-  connection.title = app.live.leads ? "" : "This replica does not lead: it shows the cluster and decides nothing.";
+  const { namespaces, user } = app.session || {};
+  connection.title = [user && `You are ${user}.`, namespaces && `You see the gangs of ${namespaces.join(", ")}.`, !app.live.leads && "This replica does not lead: it shows the cluster and decides nothing."].filter(Boolean).join(" ");
   const label = lost || !app.live.isKnown ? words : `${words} · cycle ${app.live.cycle} · ${clock(app.live.at)}`;
   if (connection.lastElementChild.textContent !== label) connection.lastElementChild.textContent = label;
 }
@@ -105,7 +106,10 @@ const stream = new Stream({
     chooseColors(Object.keys(state.gangs));
     app.live.take(state);
   },
-  onChange: (change) => app.live.apply(change),
+  onChange(change) {
+    for (const [key, row] of Object.entries(change.gangs || {})) if (row === null) forgetColor(key);
+    app.live.apply(change);
+  },
   onLive() {
     if (lost) speak("Connected again. The page is live.");
     lost = null;

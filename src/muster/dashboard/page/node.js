@@ -24,6 +24,7 @@ export function nodeView(route) {
   let page = null, error = "", isClosed = false;
 
   async function load() {
+    if (!app.shown.nodes.has(name)) { page = null; error = ""; show(); return; }
     try {
       page = await read(`/api/nodes/${encodeURIComponent(name)}${app.isLive() ? "" : `?cycle=${app.shown.cycle}`}`);
       error = "";

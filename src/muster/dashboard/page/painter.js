@@ -177,7 +177,7 @@ export class Painter {
   }
 
   flagWidth(row, inside) {
-    return row.flags.length && inside.top ? inside.w * 0.35 : 0;
+    return row.flags.length && inside.top && inside.w >= 120 * this.ratio ? inside.w * 0.4 : 0; // else the outline says it
   }
 
   // A square for each device: [x, y, size, gang, state]; null where there are too many, or they would be too small.
@@ -282,7 +282,7 @@ export class Painter {
       this.outline(box, color, width);
       if (!inside.top) this.cross(box.x, box.y, box.w, box.h, color, isLost);
     }
-    if (!inside.top) return;
+    if (!this.flagWidth(row, inside)) return;
     const words = row.flags.join(", "), size = Math.min(11 * this.ratio, Math.round(inside.top * 0.66));
     this.context.font = `600 ${size}px ${FONT}`;
     const most = this.flagWidth(row, inside), w = Math.min(most, this.context.measureText(words).width);

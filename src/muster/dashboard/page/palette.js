@@ -30,6 +30,13 @@ export function colorOf(gang) {
   return color;
 }
 
+// Of a gang that is gone.
+export function forgetColor(gang) {
+  if (!chosen.has(gang)) return;
+  uses[chosen.get(gang)] -= 1;
+  chosen.delete(gang);
+}
+
 // In the order of names, so that viewers agree.
 export function chooseColors(gangs) {
   [...gangs].sort().forEach(colorOf);
