@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, ViewportSize, sync_playwright
 from tests.support.chromium import FLAGS, HOW_TO_GET_IT, find_chromium
 
 LIMIT_MILLISECONDS = 33.0
@@ -32,7 +32,7 @@ RECORD_FRAMES = """(milliseconds) => new Promise((done) => {
     requestAnimationFrame(frame);
 })"""
 START_RECORDING = f"(milliseconds) => {{ window.recording = ({RECORD_FRAMES})(milliseconds); }}"
-SIZE = {"width": 1280, "height": 800}
+SIZE: ViewportSize = {"width": 1280, "height": 800}
 
 
 class Frames(Struct, frozen=True):

@@ -67,19 +67,34 @@ export function updateNode(tile, row, resource) {
 
 // Proportions that domains may have inside the whole; the ones that show everything largest are taken.
 const PROPORTIONS = [0.7, 1, 1.4, 2, 2.8];
+const MOST_MEASURED = 60_000; // tiles, over all combinations
 
 // Places all tiles; the whole is about as wide for its height as `aspect` says.
 export function placeTiles(root, aspect) {
   const scale = (inner) => { measure(root, aspect, inner); return Math.min(aspect / root.w, 1 / root.h); };
-  const scales = PROPORTIONS.map(scale);
-  scale(PROPORTIONS[scales.indexOf(Math.max(...scales))]);
+  let best = [], largest = 0;
+  for (const inner of attempts(depthOf(root) - 1, root.sums[0])) {
+    const size = scale(inner);
+    if (size > largest * 1.001) { largest = size; best = inner; }
+  }
+  scale(best);
   root.x = root.y = 0;
   position(root);
 }
 
+// Proportions for each level: every combination for few nodes, the same for all levels for many.
+function attempts(levels, nodes) {
+  if (PROPORTIONS.length ** levels * nodes > MOST_MEASURED) return PROPORTIONS.map((one) => new Array(levels).fill(one));
+  let all = [[]];
+  for (let level = 0; level < levels; level += 1) all = all.flatMap((inner) => PROPORTIONS.map((one) => [...inner, one]));
+  return all;
+}
+
+const depthOf = (tile) => (tile.isNode ? 0 : 1 + tile.children.reduce((most, child) => Math.max(most, depthOf(child)), 0));
+
 function measure(tile, aspect, inner) {
   if (tile.isNode) return;
-  for (const child of tile.children) measure(child, inner, inner);
+  for (const child of tile.children) measure(child, inner[tile.depth], inner);
   const widest = tile.children.reduce((most, child) => Math.max(most, child.w), NODE_WIDTH);
   tile.gap = tile.children.length && tile.children[0].isNode ? 1 : 0.015 * widest + 1.2;
   tile.pad = tile.depth ? tile.gap * 0.8 + 0.6 : 0;
