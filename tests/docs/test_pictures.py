@@ -18,8 +18,15 @@ def test_every_concept_page_has_a_picture_and_every_picture_a_page() -> None:
         for page in CONCEPTS.iterdir()
     }
     assert [name for name, pictures in shown.items() if not pictures] == []
-    drawn = {path.name for path in PICTURES.iterdir()} - {"favicon.svg", "logo.svg"}
+    drawn = {path.name for path in PICTURES.glob("*.svg")} - {"favicon.svg", "logo.svg"}
     assert {name for pictures in shown.values() for name in pictures} == drawn
+
+
+def test_the_dashboard_is_shown_where_readers_begin() -> None:
+    """A screenshot (tests/support/dashboard_picture.py), small enough for a README."""
+    assert (PICTURES / "dashboard.png").stat().st_size < 300_000
+    assert "(docs/pictures/dashboard.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(../pictures/dashboard.png)" in (ROOT / "docs/guides/dashboard.md").read_text(encoding="utf-8")
 
 
 def test_the_picture_of_fair_shares_is_true() -> None:
