@@ -1,6 +1,6 @@
 """The picture of the dashboard in the README, from a real cluster and a real browser.
 
-    python -m tests.support.dashboard_picture docs/pictures/dashboard.png
+python -m tests.support.dashboard_picture docs/pictures/dashboard.png
 """
 
 import sys
