@@ -82,8 +82,6 @@ export class Camera {
   }
 
   wheel(event) {
-    // A wheel scrolls the page unless the map is used: focused, or a pinch.
-    if (!event.ctrlKey && document.activeElement !== this.surface) return;
     event.preventDefault();
     this.zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : event.ctrlKey ? 0.01 : 0.0018)), event.offsetX, event.offsetY);
   }

@@ -18,6 +18,7 @@ import { decisionsView } from "./decisions.js";
 const VIEWS = [["map", "Map"], ["gangs", "Gangs"], ["queues", "Queues"], ["what-if", "What if"], ["decisions", "Decisions"]];
 const MAKERS = { map: mapView, gangs: gangsView, queues: queuesView, "what-if": whatIfView, decisions: decisionsView, nodes: nodeView };
 const main = document.getElementById("main"), connection = document.getElementById("connection"), banner = document.getElementById("banner");
+const MOST_PENDING = 1000;
 let view = null, shownKey = "", pending = null, lost = null;
 
 // views -------------------------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ function collect(detail) {
     pending.hasQueues ||= detail.hasQueues;
     detail.nodes.forEach((key) => pending.nodes.add(key));
     detail.gangs.forEach((key) => pending.gangs.add(key));
-    pending.cycles.push(...detail.cycles);
+    pending.cycles = [...pending.cycles, ...detail.cycles].slice(-MOST_PENDING); // a hidden tab draws no frames
     return;
   }
   pending = { ...detail, nodes: new Set(detail.nodes), gangs: new Set(detail.gangs), cycles: [...detail.cycles] };
@@ -130,6 +131,8 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) stre
 
 function askForToken(refusal) {
   stream.stop();
+  stream.after = ""; // other rights are another state
+  view?.close?.();
   view = null;
   app.session = null;
   connection.dataset.state = "refused";

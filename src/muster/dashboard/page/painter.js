@@ -247,7 +247,7 @@ export class Painter {
   cross(x, y, w, h, color, isDouble) {
     const { context } = this;
     context.strokeStyle = color;
-    context.lineWidth = Math.max(1, Math.min(w, h) * 0.12);
+    context.lineWidth = Math.max(1, Math.min(w, h) * 0.09);
     context.beginPath();
     context.moveTo(x, y + h);
     context.lineTo(x + w, y);

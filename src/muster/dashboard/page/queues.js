@@ -33,7 +33,7 @@ export function queuesView(route) {
     const amounts = queue.resources[resource] || {}, name = element("th", { scope: "row" }, element("span", { class: "unseen" }, `level ${level + 1}: `), level ? element("span", { class: "branch", "aria-hidden": "true" }, "└") : null, isolated(queue.name));
     name.style.paddingInlineStart = `${1.1 * level}rem`;
     return element("tr", { class: current.params.get("queue") === queue.name ? "chosen" : null }, name, element("td", { class: "bar-cell" }, bar(amounts, most)), COLUMNS.map(([one]) => element("td", { class: "number" }, amounts[one] === undefined ? "–" : amounts[one] === "unlimited" ? "∞" : shortQuantity(amounts[one]))),
-      element("td", { class: "number" }, count ? link(`#`, String(count), { onclick: (event) => { event.preventDefault(); body.querySelector(`#waiting-${CSS.escape(queue.name)}`)?.scrollIntoView({ block: "start" }); }, "aria-label": `${count} gangs wait in ${queue.name}` }) : "0"));
+      element("td", { class: "number" }, count ? element("button", { type: "button", class: "plain", "aria-label": `${plural(count, "gang")} wait in ${queue.name}`, onclick: () => body.querySelector(`#waiting-${CSS.escape(queue.name)}`)?.scrollIntoView({ block: "start" }) }, number(count)) : "0"));
   }
 
   function waitingGangs() {
