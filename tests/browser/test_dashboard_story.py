@@ -14,6 +14,7 @@ from tests.support.up_cluster import UpCluster
 
 GANG = "inference/dynamo"
 TOPOLOGY = "datacenter-topology"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -176,3 +177,20 @@ def test_the_page_says_that_it_is_cut_off_and_resumes_with_the_next_process(
     expect(page.locator(".count")).to_have_text("0 gangs")
     up.create(training("second", 1))
     expect(page.locator("table.gangs tbody")).to_contain_text("second")
+
+
+def test_a_pod_clique_set_leads_to_its_gangs_and_back(
+    chromium: Browser, opener: DashboardOpener, tmp_path: Path
+) -> None:
+    cluster = UpCluster(tmp_path, "--nodes", "16", str(EXAMPLES / "grove" / "agentic-pipeline.yaml"))
+    cluster.start()
+    try:
+        page = opener.open(cluster.dashboard, "#/gangs")
+        page.get_by_role("link", name="agents-0", exact=True).click()
+        page.get_by_role("link", name="PodCliqueSet inference/agents").click()
+        expect(page.locator(".count")).to_have_text(re.compile("^6 "))
+        page.get_by_role("link", name="agents-1", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("agents-1")
+        opener.close()
+    finally:
+        cluster.stop()

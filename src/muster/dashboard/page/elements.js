@@ -1,4 +1,6 @@
 // Builds the page. Text is always set as text: nothing from the data becomes markup.
+import { readable } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
@@ -15,7 +17,10 @@ export const element = (name, attributes, ...children) => fill(document.createEl
 export const shape = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 // Names come from others, and may be written from right to left.
 export const isolated = (text) => element("bdi", {}, text);
-export const link = (href, text, attributes) => element("a", { href, ...attributes }, isolated(text));
+export function link(href, text, attributes) {
+  const shown = readable(text);
+  return element("a", { href, title: shown === text ? null : text, ...attributes }, isolated(shown));
+}
 
 let lastIdentifier = 0;
 export const identifier = (prefix) => `${prefix}-${(lastIdentifier += 1)}`;

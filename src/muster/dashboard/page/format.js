@@ -78,6 +78,10 @@ export function age(text, now = Date.now()) {
   return Number.isFinite(seconds) ? duration(Math.max(0, seconds)).split(" ").slice(0, 2).join(" ") : "–";
 }
 
+// Names that controllers make hold a uid, of which the first digits are enough: `pg-llm-b3f9…-group-0`.
+const UID = /([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+export const readable = (name) => name.replace(UID, "$1…");
+
 // `node-2` before `node-10`.
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 export const byName = (a, b) => COLLATOR.compare(a, b);

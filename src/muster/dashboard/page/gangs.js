@@ -119,7 +119,7 @@ class GangsView {
     const [namespace, ...name] = row.key.split("/");
     return element("tr", { "aria-rowindex": index + 2, "data-index": index },
       element("th", { scope: "row" }, element("div", { class: "gang-name" }, element("a", { href: onMap(row.key), class: `swatch state-core g${colorOf(row.key)}`, title: "Light up on the map", "aria-label": `Light up ${row.key} on the map`, tabindex: "-1" }),
-        element("span", {}, element("a", { href: gangAddress(row.key), "data-key": row.key }, isolated(name.join("/"))), element("small", {}, isolated(namespace))))),
+        element("span", {}, link(gangAddress(row.key), name.join("/"), { "data-key": row.key }), element("small", {}, isolated(namespace), row.owner ? ` · ${row.owner.kind} ${row.owner.name}` : null)))),
       element("td", {}, verdictChip(row.verdict)),
       element("td", {}, meter(row.placed, row.placed + row.pending, `${row.placed}/${row.placed + row.pending}`, row.satisfied ? "good" : "warn"), element("small", {}, row.needs)),
       element("td", {}, isolated(row.queue || "–")), element("td", { class: "number" }, String(row.priority)), element("td", { class: "number" }, row.created ? age(row.created) : "–"),
