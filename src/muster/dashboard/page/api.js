@@ -21,10 +21,15 @@ export async function request(path, options = {}) {
   const response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
   if (response.ok) return response;
   let body = {};
-  try { body = await response.json(); } catch { /* an answer without words: its status says it */ }
+  try {
+    body = await response.json();
+  } catch {
+    /* an answer without words: its status says it */
+  }
   throw new Refusal(response.status, body);
 }
 
 export const read = async (path, options) => (await request(path, options)).json();
 export const gangPath = (key) => `/api/gangs/${key.split("/").map(encodeURIComponent).join("/")}`;
-export const ask = (path, body, signal) => read(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
+export const ask = (path, body, signal) =>
+  read(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });

@@ -8,7 +8,9 @@ import { colorOf } from "./palette.js";
 
 const KINDS = ["bound", "evicted", "moved", "nominated", "released", "refused"];
 const SIGNS = { bound: "→", evicted: "⤫", moved: "⇄", nominated: "⇢", released: "○", refused: "!" };
-const SHOWN_GROUPS = 6, SHOWN_NODES = 4, BARS = 120;
+const SHOWN_GROUPS = 6,
+  SHOWN_NODES = 4,
+  BARS = 120;
 
 export function decisionsView(route) {
   return new DecisionsView(route);
@@ -20,20 +22,40 @@ class DecisionsView {
     this.route = route;
     this.older = [];
     this.isIdleHidden = true;
-    this.search = element("input", { type: "search", placeholder: "gang, pod or node", value: route.params.get("q") || "", autocomplete: "off", spellcheck: "false" });
+    this.search = element("input", {
+      type: "search",
+      placeholder: "gang, pod or node",
+      value: route.params.get("q") || "",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.search.addEventListener("input", () => setParams({ q: this.search.value.trim() }));
-    this.kind = choice([["", "everything"], ...KINDS.map((kind) => [kind, kind])], route.params.get("kind") || "", (value) => setParams({ kind: value }));
+    this.kind = choice([["", "everything"], ...KINDS.map((kind) => [kind, kind])], route.params.get("kind") || "", (value) =>
+      setParams({ kind: value }),
+    );
     this.chart = element("figure", { class: "cycle-chart" });
     this.list = element("ol", { class: "feed" });
     this.note = element("p", { class: "empty", role: "status" });
     this.more = element("button", { type: "button", onclick: () => this.readOlder() }, "Older cycles");
-    this.node = element("section", { class: "page", "aria-labelledby": "decisions-title" }, element("h1", { id: "decisions-title" }, "Decisions"), this.chart,
-      element("div", { class: "tools" }, field("Search", this.search), field("Show", this.kind)), this.list, this.note, this.more);
+    this.node = element(
+      "section",
+      { class: "page", "aria-labelledby": "decisions-title" },
+      element("h1", { id: "decisions-title" }, "Decisions"),
+      this.chart,
+      element("div", { class: "tools" }, field("Search", this.search), field("Show", this.kind)),
+      this.list,
+      this.note,
+      this.more,
+    );
     this.showSoon = throttled(300, () => this.show());
   }
 
-  opened() { this.show(); }
-  close() { this.showSoon.stop(); }
+  opened() {
+    this.show();
+  }
+  close() {
+    this.showSoon.stop();
+  }
 
   update(route) {
     this.route = route;
@@ -53,53 +75,125 @@ class DecisionsView {
   }
 
   async readOlder() {
-    const all = this.cycles(), before = all.length ? all[all.length - 1].cycle : app.shown.cycle + 1;
+    const all = this.cycles(),
+      before = all.length ? all[all.length - 1].cycle : app.shown.cycle + 1;
     this.more.disabled = true;
     try {
       const { cycles } = await read(`/api/cycles?before=${before}&limit=100`);
       this.older.push(...cycles);
       this.note.textContent = cycles.length ? "" : "Older cycles are not kept.";
       this.more.hidden = !cycles.length;
-    } catch (why) { this.note.textContent = why.message; }
+    } catch (why) {
+      this.note.textContent = why.message;
+    }
     this.more.disabled = false;
     this.show();
   }
 
   // The acts of a cycle that pass the filters.
   acts(row) {
-    const q = (this.route.params.get("q") || "").toLowerCase(), wanted = this.route.params.get("kind") || "";
-    return KINDS.filter((kind) => !wanted || kind === wanted).flatMap((kind) => (row[kind] || []).map((act) => [kind, act]))
+    const q = (this.route.params.get("q") || "").toLowerCase(),
+      wanted = this.route.params.get("kind") || "";
+    return KINDS.filter((kind) => !wanted || kind === wanted)
+      .flatMap((kind) => (row[kind] || []).map((act) => [kind, act]))
       .filter(([, act]) => !q || [act.pod, act.node, act.gang, act.for, act.to].some((text) => text && text.toLowerCase().includes(q)));
   }
 
   show() {
-    const cycles = this.cycles(), isFiltered = this.route.params.get("q") || this.route.params.get("kind");
+    const cycles = this.cycles(),
+      isFiltered = this.route.params.get("q") || this.route.params.get("kind");
     this.drawChart(cycles.slice(0, BARS).reverse());
     const rows = cycles.map((row) => [row, this.acts(row)]).filter(([row, acts]) => acts.length || (!isFiltered && row.failures));
-    rebuild(this.list, rows.slice(0, 300).map(([row, acts]) => this.cycle(row, acts, isFiltered)));
+    rebuild(
+      this.list,
+      rows.slice(0, 300).map(([row, acts]) => this.cycle(row, acts, isFiltered)),
+    );
     const idle = cycles.length - rows.length;
-    this.note.textContent = rows.length ? (idle ? `${plural(idle, "cycle")} among them ${isFiltered ? "decided nothing of this kind" : "changed nothing"}.` : "") : cycles.length ? "No decision is like that in the cycles that are loaded." : "No cycle has decided anything yet.";
+    this.note.textContent = rows.length
+      ? idle
+        ? `${plural(idle, "cycle")} among them ${isFiltered ? "decided nothing of this kind" : "changed nothing"}.`
+        : ""
+      : cycles.length
+        ? "No decision is like that in the cycles that are loaded."
+        : "No cycle has decided anything yet.";
   }
 
   cycle(row, acts, isFiltered) {
     const groups = grouped(acts);
-    const counts = KINDS.filter((kind) => row.counts?.[kind]).map((kind) => element("span", { class: `badge act-${kind}` }, `${number(row.counts[kind])} ${kind}`)), rest = groups.slice(SHOWN_GROUPS);
+    const counts = KINDS.filter((kind) => row.counts?.[kind]).map((kind) =>
+        element("span", { class: `badge act-${kind}` }, `${number(row.counts[kind])} ${kind}`),
+      ),
+      rest = groups.slice(SHOWN_GROUPS);
     const left = isFiltered ? 0 : KINDS.reduce((sum, kind) => sum + Math.max(0, (row.counts?.[kind] || 0) - (row[kind] || []).length), 0);
-    return element("li", {}, element("div", { class: "cycle-head" }, element("a", { href: address("map", [], { cycle: row.cycle }), title: "The cluster as it was after this cycle" }, `cycle ${number(row.cycle)}`), element("time", { datetime: row.at }, clock(row.at)), element("span", { class: "soft" }, milliseconds(row.milliseconds)), counts, row.failures ? element("span", { class: "badge bad" }, plural(row.failures, "failure")) : null),
-      element("ul", { class: "acts" }, groups.slice(0, SHOWN_GROUPS).map((group) => groupLine(group, row.cycle))),
-      rest.length ? element("details", { "data-key": `cycle-${row.cycle}` }, element("summary", {}, `${number(rest.length)} more`), element("ul", { class: "acts" }, rest.map((group) => groupLine(group, row.cycle)))) : null,
-      left ? element("p", { class: "empty" }, `and ${number(left)} that are not listed`) : null);
+    return element(
+      "li",
+      {},
+      element(
+        "div",
+        { class: "cycle-head" },
+        element(
+          "a",
+          { href: address("map", [], { cycle: row.cycle }), title: "The cluster as it was after this cycle" },
+          `cycle ${number(row.cycle)}`,
+        ),
+        element("time", { datetime: row.at }, clock(row.at)),
+        element("span", { class: "soft" }, milliseconds(row.milliseconds)),
+        counts,
+        row.failures ? element("span", { class: "badge bad" }, plural(row.failures, "failure")) : null,
+      ),
+      element(
+        "ul",
+        { class: "acts" },
+        groups.slice(0, SHOWN_GROUPS).map((group) => groupLine(group, row.cycle)),
+      ),
+      rest.length
+        ? element(
+            "details",
+            { "data-key": `cycle-${row.cycle}` },
+            element("summary", {}, `${number(rest.length)} more`),
+            element(
+              "ul",
+              { class: "acts" },
+              rest.map((group) => groupLine(group, row.cycle)),
+            ),
+          )
+        : null,
+      left ? element("p", { class: "empty" }, `and ${number(left)} that are not listed`) : null,
+    );
   }
 
   drawChart(cycles) {
-    if (!cycles.length) { this.chart.replaceChildren(); return; }
+    if (!cycles.length) {
+      this.chart.replaceChildren();
+      return;
+    }
     const key = `${cycles[0].cycle}-${cycles[cycles.length - 1].cycle}`;
     if (key === this.drawn) return;
     this.drawn = key;
-    const most = Math.max(...cycles.map((row) => row.milliseconds), 1), sorted = cycles.map((row) => row.milliseconds).sort((a, b) => a - b), median = sorted[Math.floor(sorted.length / 2)];
-    const width = BARS * 8, height = 64, words = `Time of the last ${plural(cycles.length, "cycle")}: ${milliseconds(median)} in the middle, ${milliseconds(most)} at most`;
-    const picture = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words, preserveAspectRatio: "none", class: "bars" },
-      cycles.map((row, i) => { const tall = Math.max(1.5, (row.milliseconds / most) * (height - 4)); return shape("rect", { x: (BARS - cycles.length + i) * 8 + 1, y: height - tall, width: 6, height: tall, class: Object.values(row.counts || {}).some(Boolean) ? "busy" : "idle" }, shape("title", {}, `cycle ${row.cycle}: ${milliseconds(row.milliseconds)}`)); }));
+    const most = Math.max(...cycles.map((row) => row.milliseconds), 1),
+      sorted = cycles.map((row) => row.milliseconds).sort((a, b) => a - b),
+      median = sorted[Math.floor(sorted.length / 2)];
+    const width = BARS * 8,
+      height = 64,
+      words = `Time of the last ${plural(cycles.length, "cycle")}: ${milliseconds(median)} in the middle, ${milliseconds(most)} at most`;
+    const picture = shape(
+      "svg",
+      { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words, preserveAspectRatio: "none", class: "bars" },
+      cycles.map((row, i) => {
+        const tall = Math.max(1.5, (row.milliseconds / most) * (height - 4));
+        return shape(
+          "rect",
+          {
+            x: (BARS - cycles.length + i) * 8 + 1,
+            y: height - tall,
+            width: 6,
+            height: tall,
+            class: Object.values(row.counts || {}).some(Boolean) ? "busy" : "idle",
+          },
+          shape("title", {}, `cycle ${row.cycle}: ${milliseconds(row.milliseconds)}`),
+        );
+      }),
+    );
     this.chart.replaceChildren(element("figcaption", {}, words), picture);
   }
 }
@@ -117,19 +211,72 @@ function grouped(acts) {
 
 function groupLine({ kind, acts, key }, cycle) {
   if (acts.length === 1 || !acts[0].pod) return element("li", {}, actLine(kind, acts[0], cycle));
-  const [first] = acts, nodes = [...new Set(acts.map((act) => act.node))];
-  return element("li", {}, signOf(kind), ` ${plural(acts.length, "pod")} of `, gangLink(first.gang, cycle), ` ${WORDS[kind]}`, nodes.slice(0, SHOWN_NODES).map((name, i) => [i ? ", " : "", link(nodeAddress(name, { cycle }), name)]), nodes.length > SHOWN_NODES ? ` and ${plural(nodes.length - SHOWN_NODES, "more node")}` : null,
-    first.for ? [" for ", gangLink(first.for, cycle)] : null, first.reason ? element("span", { class: "soft" }, ` ${first.reason}`) : null,
-    element("details", { "data-key": `${cycle} ${key}` }, element("summary", {}, "pods"), element("ul", { class: "acts" }, acts.map((act) => element("li", {}, actLine(kind, act, cycle))))));
+  const [first] = acts,
+    nodes = [...new Set(acts.map((act) => act.node))];
+  return element(
+    "li",
+    {},
+    signOf(kind),
+    ` ${plural(acts.length, "pod")} of `,
+    gangLink(first.gang, cycle),
+    ` ${WORDS[kind]}`,
+    nodes.slice(0, SHOWN_NODES).map((name, i) => [i ? ", " : "", link(nodeAddress(name, { cycle }), name)]),
+    nodes.length > SHOWN_NODES ? ` and ${plural(nodes.length - SHOWN_NODES, "more node")}` : null,
+    first.for ? [" for ", gangLink(first.for, cycle)] : null,
+    first.reason ? element("span", { class: "soft" }, ` ${first.reason}`) : null,
+    element(
+      "details",
+      { "data-key": `${cycle} ${key}` },
+      element("summary", {}, "pods"),
+      element(
+        "ul",
+        { class: "acts" },
+        acts.map((act) => element("li", {}, actLine(kind, act, cycle))),
+      ),
+    ),
+  );
 }
 
-const WORDS = { bound: "bound to ", evicted: "evicted from ", moved: "moved from ", nominated: "nominated to ", released: "released from " };
+const WORDS = {
+  bound: "bound to ",
+  evicted: "evicted from ",
+  moved: "moved from ",
+  nominated: "nominated to ",
+  released: "released from ",
+};
 const signOf = (kind) => element("span", { class: `sign act-${kind}`, "aria-hidden": "true" }, SIGNS[kind]);
-const gangLink = (key, cycle) => (key ? [element("i", { class: `swatch state-core g${colorOf(key)}`, "aria-hidden": "true" }), link(gangAddress(key, { cycle }), key)] : "outside gangs");
+const gangLink = (key, cycle) =>
+  key
+    ? [element("i", { class: `swatch state-core g${colorOf(key)}`, "aria-hidden": "true" }), link(gangAddress(key, { cycle }), key)]
+    : "outside gangs";
 
 function actLine(kind, act, cycle) {
   const node = (name) => link(nodeAddress(name, { cycle }), name);
-  if (kind === "refused") return [signOf(kind), " ", gangLink(act.gang, cycle), ` ${act.verdict.toLowerCase()}: `, element("span", { class: "soft" }, sentence(act.message || act.reason))];
-  if (!act.pod) return [signOf(kind), " ", gangLink(act.gang, cycle), ` ${kind} `, element("span", { class: "soft" }, sentence(act.message || act.reason || ""))];
-  return [signOf(kind), " ", isolated(act.pod), ` ${WORDS[kind]}`, act.node ? node(act.node) : "–", act.to ? [" to ", node(act.to)] : null, act.gang ? [" of ", gangLink(act.gang, cycle)] : null, act.for ? [" for ", gangLink(act.for, cycle)] : null, act.reason ? element("span", { class: "soft" }, ` ${act.reason}`) : null];
+  if (kind === "refused")
+    return [
+      signOf(kind),
+      " ",
+      gangLink(act.gang, cycle),
+      ` ${act.verdict.toLowerCase()}: `,
+      element("span", { class: "soft" }, sentence(act.message || act.reason)),
+    ];
+  if (!act.pod)
+    return [
+      signOf(kind),
+      " ",
+      gangLink(act.gang, cycle),
+      ` ${kind} `,
+      element("span", { class: "soft" }, sentence(act.message || act.reason || "")),
+    ];
+  return [
+    signOf(kind),
+    " ",
+    isolated(act.pod),
+    ` ${WORDS[kind]}`,
+    act.node ? node(act.node) : "–",
+    act.to ? [" to ", node(act.to)] : null,
+    act.gang ? [" of ", gangLink(act.gang, cycle)] : null,
+    act.for ? [" for ", gangLink(act.for, cycle)] : null,
+    act.reason ? element("span", { class: "soft" }, ` ${act.reason}`) : null,
+  ];
 }

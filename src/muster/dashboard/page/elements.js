@@ -32,7 +32,11 @@ export function field(label, control, isLabelHidden) {
 }
 
 export function choice(options, value, onChange) {
-  const control = element("select", {}, options.map(([key, text]) => element("option", { value: key, selected: key === value }, text)));
+  const control = element(
+    "select",
+    {},
+    options.map(([key, text]) => element("option", { value: key, selected: key === value }, text)),
+  );
   control.addEventListener("change", () => onChange(control.value));
   return control;
 }
@@ -49,25 +53,50 @@ export function setOptions(control, options, value) {
 
 // head: [{text, number}], rows: arrays of text or nodes, the first of each names the row.
 export function table(caption, head, rows, isCaptionHidden) {
-  const cell = (content, i) => (i === 0 ? element("th", { scope: "row" }, content) : element("td", { class: head[i]?.number ? "number" : null }, content));
-  return element("table", {},
+  const cell = (content, i) =>
+    i === 0 ? element("th", { scope: "row" }, content) : element("td", { class: head[i]?.number ? "number" : null }, content);
+  return element(
+    "table",
+    {},
     element("caption", { class: isCaptionHidden ? "unseen" : null }, caption),
-    element("thead", {}, element("tr", {}, head.map((column) => element("th", { scope: "col", class: column.number ? "number" : null }, column.text)))),
-    element("tbody", {}, rows.map((row) => element("tr", { class: row.class }, row.map(cell)))));
+    element(
+      "thead",
+      {},
+      element(
+        "tr",
+        {},
+        head.map((column) => element("th", { scope: "col", class: column.number ? "number" : null }, column.text)),
+      ),
+    ),
+    element(
+      "tbody",
+      {},
+      rows.map((row) => element("tr", { class: row.class }, row.map(cell))),
+    ),
+  );
 }
 
 // Wide tables scroll by themselves, with the keyboard too.
-export const scrolling = (label, ...children) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, children);
+export const scrolling = (label, ...children) =>
+  element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, children);
 
 // Lines of spans with roles, as the command line prints them.
 export function linesOf(lines) {
-  return element("pre", { class: "lines", tabindex: "0" }, lines.map((line) => [
-    line.map((span) => (span.role && span.role !== "plain" ? element("span", { class: `role-${span.role}` }, span.text) : span.text)), "\n"]));
+  return element(
+    "pre",
+    { class: "lines", tabindex: "0" },
+    lines.map((line) => [
+      line.map((span) => (span.role && span.role !== "plain" ? element("span", { class: `role-${span.role}` }, span.text) : span.text)),
+      "\n",
+    ]),
+  );
 }
 
 // `text` in backquotes is a name.
 export function sentence(text) {
-  return String(text).split("`").map((part, i) => (i % 2 ? element("code", {}, isolated(part)) : part));
+  return String(text)
+    .split("`")
+    .map((part, i) => (i % 2 ? element("code", {}, isolated(part)) : part));
 }
 
 const byId = (id) => document.getElementById(id);
@@ -75,8 +104,18 @@ const byId = (id) => document.getElementById(id);
 // lines: [{color, label, value}]
 export function showTooltip(title, lines, x, y) {
   const tooltip = byId("tooltip");
-  tooltip.replaceChildren(element("strong", {}, isolated(title)), ...lines.map((line) => element("div", {},
-    line.swatch || null, element("span", { class: "label" }, isolated(line.label)), element("span", {}, line.value || ""))));
+  tooltip.replaceChildren(
+    element("strong", {}, isolated(title)),
+    ...lines.map((line) =>
+      element(
+        "div",
+        {},
+        line.swatch || null,
+        element("span", { class: "label" }, isolated(line.label)),
+        element("span", {}, line.value || ""),
+      ),
+    ),
+  );
   tooltip.hidden = false;
   const box = tooltip.getBoundingClientRect();
   const left = x + 16 + box.width > innerWidth ? x - 16 - box.width : x + 16;
@@ -92,5 +131,7 @@ let spoken = 0;
 // Announced to screen readers; what follows at once replaces it.
 export function speak(text) {
   clearTimeout(spoken);
-  spoken = setTimeout(() => { byId("spoken").textContent = text; }, 150);
+  spoken = setTimeout(() => {
+    byId("spoken").textContent = text;
+  }, 150);
 }

@@ -1,6 +1,8 @@
 // Numbers, amounts and times in words. Nothing here touches the page.
 const LARGEST = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const MINUTE = 60, HOUR = 3600, DAY = 86400;
+const MINUTE = 60,
+  HOUR = 3600,
+  DAY = 86400;
 const BYTES = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
 export function number(value) {
@@ -21,14 +23,33 @@ export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? 
 export function amount(value, unit) {
   if (unit === "milli") return number(value / 1000);
   if (unit !== "bytes") return number(value);
-  let step = 0, rest = value;
-  while (Math.abs(rest) >= 1024 && step < BYTES.length - 1) { rest /= 1024; step += 1; }
+  let step = 0,
+    rest = value;
+  while (Math.abs(rest) >= 1024 && step < BYTES.length - 1) {
+    rest /= 1024;
+    step += 1;
+  }
   return `${number(rest)}${BYTES[step] ? ` ${BYTES[step]}` : ""}`;
 }
 
 // A quantity as Kubernetes writes it, as a number: `500m`, `64Gi`, `8`; null where there is none (`unlimited`).
-const SUFFIXES = { n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
-  Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, Ti: 1024 ** 4, Pi: 1024 ** 5, Ei: 1024 ** 6 };
+const SUFFIXES = {
+  n: 1e-9,
+  u: 1e-6,
+  m: 1e-3,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  P: 1e15,
+  E: 1e18,
+  Ki: 1024,
+  Mi: 1024 ** 2,
+  Gi: 1024 ** 3,
+  Ti: 1024 ** 4,
+  Pi: 1024 ** 5,
+  Ei: 1024 ** 6,
+};
 export function quantity(text) {
   const parts = /^(-?[\d.]+(?:e[+-]?\d+)?)([A-Za-z]*)$/.exec(String(text));
   if (!parts || (parts[2] && !(parts[2] in SUFFIXES))) return null;
@@ -44,18 +65,26 @@ export const shortQuantity = (text) => {
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 10) return `${Math.max(0, Math.round(seconds))} s`;
-  const units = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [1, "s"]];
+  const units = [
+    [DAY, "d"],
+    [HOUR, "h"],
+    [MINUTE, "min"],
+    [1, "s"],
+  ];
   for (let i = 0; i < units.length - 1; i += 1) {
-    const [size, name] = units[i], [smaller, smallerName] = units[i + 1];
+    const [size, name] = units[i],
+      [smaller, smallerName] = units[i + 1];
     const whole = Math.round(seconds / smaller) * smaller;
     if (whole < size) continue;
-    const many = Math.floor(whole / size), rest = Math.round((whole - many * size) / smaller);
+    const many = Math.floor(whole / size),
+      rest = Math.round((whole - many * size) / smaller);
     return rest ? `${many} ${name} ${rest} ${smallerName}` : `${many} ${name}`;
   }
   return `${Math.round(seconds)} s`;
 }
 
-export const milliseconds = (value) => (value < 10 ? `${Number(value.toFixed(1))} ms` : value < 10_000 ? `${number(Math.round(value))} ms` : duration(value / 1000));
+export const milliseconds = (value) =>
+  value < 10 ? `${Number(value.toFixed(1))} ms` : value < 10_000 ? `${number(Math.round(value))} ms` : duration(value / 1000);
 const two = (value) => String(value).padStart(2, "0");
 const dateOf = (text) => new Date(text);
 
@@ -67,7 +96,8 @@ export function clock(text) {
 
 // With the day where it is not today.
 export function moment(text) {
-  const date = dateOf(text), now = new Date();
+  const date = dateOf(text),
+    now = new Date();
   if (Number.isNaN(date.getTime())) return "–";
   if (date.toDateString() === now.toDateString()) return clock(text);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(text)}`;

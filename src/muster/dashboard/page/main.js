@@ -15,11 +15,22 @@ import { queuesView } from "./queues.js";
 import { whatIfView } from "./what_if.js";
 import { decisionsView } from "./decisions.js";
 
-const VIEWS = [["map", "Map"], ["gangs", "Gangs"], ["queues", "Queues"], ["what-if", "What if"], ["decisions", "Decisions"]];
+const VIEWS = [
+  ["map", "Map"],
+  ["gangs", "Gangs"],
+  ["queues", "Queues"],
+  ["what-if", "What if"],
+  ["decisions", "Decisions"],
+];
 const MAKERS = { map: mapView, gangs: gangsView, queues: queuesView, "what-if": whatIfView, decisions: decisionsView, nodes: nodeView };
-const main = document.getElementById("main"), connection = document.getElementById("connection"), banner = document.getElementById("banner");
+const main = document.getElementById("main"),
+  connection = document.getElementById("connection"),
+  banner = document.getElementById("banner");
 const MOST_PENDING = 1000;
-let view = null, shownKey = "", pending = null, lost = null;
+let view = null,
+  shownKey = "",
+  pending = null,
+  lost = null;
 
 // views -------------------------------------------------------------------------------------------------------------
 
@@ -44,14 +55,24 @@ function open(route, key) {
   view.opened?.();
   for (const one of document.querySelectorAll("#views a")) {
     const isHere = one.dataset.view === (route.view === "nodes" ? "map" : route.view);
-    if (isHere) one.setAttribute("aria-current", "page"); else one.removeAttribute("aria-current");
+    if (isHere) one.setAttribute("aria-current", "page");
+    else one.removeAttribute("aria-current");
   }
   scrollTo(0, 0);
 }
 
 function nothingHere(route) {
-  return { title: "Not here", update() {}, change() {}, node: element("section", { class: "page" }, element("h1", {}, "There is no such view"),
-    element("p", {}, "No view has the address ", element("code", {}, isolated(`#/${route.view}`)), ". The views are named above.")) };
+  return {
+    title: "Not here",
+    update() {},
+    change() {},
+    node: element(
+      "section",
+      { class: "page" },
+      element("h1", {}, "There is no such view"),
+      element("p", {}, "No view has the address ", element("code", {}, isolated(`#/${route.view}`)), ". The views are named above."),
+    ),
+  };
 }
 
 // Changes of one frame reach the view together.
@@ -86,10 +107,22 @@ function showStore(store) {
 // connection --------------------------------------------------------------------------------------------------------
 
 function showConnection() {
-  const words = lost ? `reconnecting since ${clock(lost.since)}` : app.live.isKnown ? (app.live.leads ? "live" : "live, standby") : "connecting";
+  const words = lost
+    ? `reconnecting since ${clock(lost.since)}`
+    : app.live.isKnown
+      ? app.live.leads
+        ? "live"
+        : "live, standby"
+      : "connecting";
   connection.dataset.state = lost ? "lost" : app.live.isKnown ? "live" : "connecting";
   const { namespaces, user } = app.session || {};
-  connection.title = [user && `You are ${user}.`, namespaces && `You see the gangs of ${namespaces.join(", ")}.`, !app.live.leads && "This replica does not lead: it shows the cluster and decides nothing."].filter(Boolean).join(" ");
+  connection.title = [
+    user && `You are ${user}.`,
+    namespaces && `You see the gangs of ${namespaces.join(", ")}.`,
+    !app.live.leads && "This replica does not lead: it shows the cluster and decides nothing.",
+  ]
+    .filter(Boolean)
+    .join(" ");
   const label = lost || !app.live.isKnown ? words : `${words} · cycle ${app.live.cycle} · ${clock(app.live.at)}`;
   if (connection.lastElementChild.textContent !== label) connection.lastElementChild.textContent = label;
 }
@@ -99,7 +132,8 @@ function showBanner() {
   if (!lost) return;
   const seconds = Math.max(0, Math.ceil((lost.next - Date.now()) / 1000));
   const words = `The connection is lost since ${clock(lost.since)} (${lost.why}). What you see is the last that arrived. ${seconds ? `Next attempt in ${seconds} s.` : "Trying now."}`;
-  if (banner.firstChild?.textContent !== words) banner.replaceChildren(element("span", {}, words), element("button", { type: "button", onclick: () => stream.hurry() }, "Try now"));
+  if (banner.firstChild?.textContent !== words)
+    banner.replaceChildren(element("span", {}, words), element("button", { type: "button", onclick: () => stream.hurry() }, "Try now"));
 }
 
 const stream = new Stream({
@@ -125,9 +159,13 @@ const stream = new Stream({
   },
   onRefused: (refusal) => askForToken(refusal),
 });
-setInterval(() => { if (lost) showBanner(); }, 1000);
+setInterval(() => {
+  if (lost) showBanner();
+}, 1000);
 addEventListener("online", () => stream.hurry());
-document.addEventListener("visibilitychange", () => { if (!document.hidden) stream.hurry(); });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) stream.hurry();
+});
 
 function askForToken(refusal) {
   stream.stop();
@@ -138,11 +176,27 @@ function askForToken(refusal) {
   connection.dataset.state = "refused";
   connection.lastElementChild.textContent = refusal.status === 401 ? "not signed in" : "no access";
   const token = element("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true });
-  const form = element("form", { class: "token page" }, element("h1", {}, refusal.status === 401 ? "Sign in" : "No access"),
-    element("p", {}, sentence(refusal.message)), refusal.hint ? element("p", { class: "lead" }, sentence(refusal.hint)) : null,
-    element("p", { class: "lead" }, "The dashboard shows what your Kubernetes account may list. A token comes from ", element("code", {}, "kubectl create token NAME"), " or from your login. It stays in this tab and is forgotten when the tab is closed."),
-    field("Bearer token", token), element("button", { type: "submit", class: "primary" }, "Sign in"));
-  form.addEventListener("submit", (event) => { event.preventDefault(); setToken(token.value.trim()); begin(); });
+  const form = element(
+    "form",
+    { class: "token page" },
+    element("h1", {}, refusal.status === 401 ? "Sign in" : "No access"),
+    element("p", {}, sentence(refusal.message)),
+    refusal.hint ? element("p", { class: "lead" }, sentence(refusal.hint)) : null,
+    element(
+      "p",
+      { class: "lead" },
+      "The dashboard shows what your Kubernetes account may list. A token comes from ",
+      element("code", {}, "kubectl create token NAME"),
+      " or from your login. It stays in this tab and is forgotten when the tab is closed.",
+    ),
+    field("Bearer token", token),
+    element("button", { type: "submit", class: "primary" }, "Sign in"),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    setToken(token.value.trim());
+    begin();
+  });
   main.replaceChildren(form);
   token.focus();
 }
@@ -151,7 +205,10 @@ async function begin() {
   try {
     app.session = await read("/api/session");
   } catch (why) {
-    if (why instanceof Refusal && (why.status === 401 || why.status === 403)) { askForToken(why); return; }
+    if (why instanceof Refusal && (why.status === 401 || why.status === 403)) {
+      askForToken(why);
+      return;
+    }
     lost ||= { why: why instanceof Refusal ? why.message : "no connection", since: Date.now(), next: 0 };
     lost.next = Date.now() + 2000;
     showConnection();
@@ -170,17 +227,25 @@ async function begin() {
 
 const timeline = new Timeline(document.getElementById("timeline"), showStore);
 document.getElementById("views").append(...VIEWS.map(([name, text]) => element("a", { href: `#/${name}`, "data-view": name }, text)));
-document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-for (const store of [app.live, app.past]) store.addEventListener("change", (event) => {
-  if (store === app.live) { showConnection(); timeline.change(); }
-  if (store === app.shown && store.isKnown) collect(event.detail);
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
 });
+for (const store of [app.live, app.past])
+  store.addEventListener("change", (event) => {
+    if (store === app.live) {
+      showConnection();
+      timeline.change();
+    }
+    if (store === app.shown && store.isKnown) collect(event.detail);
+  });
 addEventListener("hashchange", render);
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
   const search = main.querySelector("input[type=search]");
   event.preventDefault();
-  if (search) search.focus(); else location.hash = address("gangs");
+  if (search) search.focus();
+  else location.hash = address("gangs");
 });
 document.documentElement.dataset.time = "live";
 Object.defineProperty(window, "musterStream", { value: stream }); // bytes received, for measurements

@@ -2,16 +2,17 @@
 import { parseAddress, setParams } from "./router.js";
 import { app, throttled } from "./app.js";
 import { choice, element, field, hideTooltip, isolated, setOptions, showTooltip, speak } from "./elements.js";
-import { amount, plural, quantity, shortName } from "./format.js";
+import { plural, quantity } from "./format.js";
 import { besideTile, buildTiles, nodesBelow, placeTiles, sumAgain, tileAt, updateNode } from "./layout.js";
 import { mapPanel } from "./map_panel.js";
 import { mapTable } from "./map_table.js";
+import { describeTile, tileSentence } from "./map_words.js";
 import { Camera } from "./camera.js";
 import { Painter } from "./painter.js";
-import { colorOf, legend, readTheme, STATE_WORDS, swatch } from "./palette.js";
-import { gangsIn, partsOf, usageFields } from "./usage.js";
+import { colorOf, legend, readTheme } from "./palette.js";
 
-const HELP = "Arrow keys move between tiles, Enter opens one, Escape goes back out, plus and minus zoom, 0 shows everything. The table below the map holds the same in words.";
+const HELP =
+  "Arrow keys move between tiles, Enter opens one, Escape goes back out, plus and minus zoom, 0 shows everything. The table below the map holds the same in words.";
 
 export function mapView(route) {
   return new MapView(route);
@@ -24,20 +25,59 @@ class MapView {
     this.painter = new Painter(this.canvas);
     this.hoverRing = element("div", { class: "ring hover", hidden: true });
     this.focusRing = element("div", { class: "ring focus", hidden: true });
-    this.surface = element("div", { class: "map-surface", tabindex: "0", role: "application", "aria-roledescription": "cluster map", "aria-label": "Cluster map", "aria-describedby": "map-help" }, this.canvas, this.hoverRing, this.focusRing);
+    this.surface = element(
+      "div",
+      {
+        class: "map-surface",
+        tabindex: "0",
+        role: "application",
+        "aria-roledescription": "cluster map",
+        "aria-label": "Cluster map",
+        "aria-describedby": "map-help",
+      },
+      this.canvas,
+      this.hoverRing,
+      this.focusRing,
+    );
     this.trail = element("nav", { class: "trail", "aria-label": "Where the map is" });
     this.resourceChoice = choice([], "", (value) => setParams({ resource: value }));
     this.topologyChoice = choice([], "", (value) => setParams({ topology: value, at: "" }));
     this.panel = mapPanel(this);
     this.table = mapTable(this);
-    this.node = element("section", { class: "map-view", "aria-labelledby": "map-title" },
+    this.node = element(
+      "section",
+      { class: "map-view", "aria-labelledby": "map-title" },
       element("h1", { id: "map-title", class: "unseen" }, "Cluster map"),
-      element("div", { class: "tools" }, this.trail, element("span", { class: "space" }), field("Resource", this.resourceChoice), field("Topology", this.topologyChoice),
-        element("div", { class: "buttons", role: "group", "aria-label": "Zoom" },
-          this.button("−", "Zoom out", () => this.camera.zoomBy(1 / 1.6)), this.button("+", "Zoom in", () => this.camera.zoomBy(1.6)), this.button("Fit", "Fit everything", () => this.enter(this.root)))),
-      element("div", { class: "map-body" }, element("div", { class: "map-frame" }, this.surface, element("p", { id: "map-help", class: "unseen" }, HELP)), this.panel.node),
-      legend(), this.table.node);
-    this.camera = new Camera(this.surface, () => this.needFrame(true), (x, y) => this.click(x, y), (x, y) => this.hover(x, y));
+      element(
+        "div",
+        { class: "tools" },
+        this.trail,
+        element("span", { class: "space" }),
+        field("Resource", this.resourceChoice),
+        field("Topology", this.topologyChoice),
+        element(
+          "div",
+          { class: "buttons", role: "group", "aria-label": "Zoom" },
+          this.button("−", "Zoom out", () => this.camera.zoomBy(1 / 1.6)),
+          this.button("+", "Zoom in", () => this.camera.zoomBy(1.6)),
+          this.button("Fit", "Fit everything", () => this.enter(this.root)),
+        ),
+      ),
+      element(
+        "div",
+        { class: "map-body" },
+        element("div", { class: "map-frame" }, this.surface, element("p", { id: "map-help", class: "unseen" }, HELP)),
+        this.panel.node,
+      ),
+      legend(),
+      this.table.node,
+    );
+    this.camera = new Camera(
+      this.surface,
+      () => this.needFrame(true),
+      (x, y) => this.click(x, y),
+      (x, y) => this.hover(x, y),
+    );
     this.camera.onDouble = (x, y) => this.enter(this.tileUnder(x, y));
     this.dirty = new Set();
     this.isAllDirty = true;
@@ -47,10 +87,16 @@ class MapView {
     this.surface.addEventListener("focus", () => this.showRing(this.focusRing, this.at));
     this.observer = new ResizeObserver(() => this.resize());
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.onScheme = () => { this.theme = readTheme(); this.needFrame(true); };
+    this.onScheme = () => {
+      this.theme = readTheme();
+      this.needFrame(true);
+    };
     this.scheme.addEventListener("change", this.onScheme);
     this.theme = readTheme();
-    this.showSoon = throttled(700, () => { this.panel.show(); this.table.show(); });
+    this.showSoon = throttled(700, () => {
+      this.panel.show();
+      this.table.show();
+    });
     this.read(route);
   }
 
@@ -77,21 +123,35 @@ class MapView {
 
   // What the address says, with defaults.
   read(route) {
-    const store = app.shown, topologies = Object.keys(store.topologies);
+    const store = app.shown,
+      topologies = Object.keys(store.topologies);
     this.resource = store.resource(route.params.get("resource"));
     this.topology = topologies.includes(route.params.get("topology")) ? route.params.get("topology") : topologies[0] || "";
     this.gang = route.params.get("gang") || "";
     this.path = route.params.get("at") || "";
-    setOptions(this.resourceChoice, store.resources.map((one) => [one.name, one.name]), this.resource.name);
+    setOptions(
+      this.resourceChoice,
+      store.resources.map((one) => [one.name, one.name]),
+      this.resource.name,
+    );
     setOptions(this.topologyChoice, topologies.length ? topologies.map((name) => [name, name]) : [["", "none"]], this.topology);
   }
 
   update(route) {
     const before = { resource: this.resource.name, topology: this.topology, path: this.path, gang: this.gang };
     this.read(route);
-    if (before.topology !== this.topology) { this.build(); this.camera.fit(this.root, false); }
-    else if (before.resource !== this.resource.name) { sumAgain(this.root, app.shown.nodes, this.resource.name); this.needFrame(true); }
-    if (before.gang !== this.gang) { this.lightUp(); this.needFrame(true); if (this.gang) speak(`Gang ${this.gang} is lit up.`); }
+    if (before.topology !== this.topology) {
+      this.build();
+      this.camera.fit(this.root, false);
+    } else if (before.resource !== this.resource.name) {
+      sumAgain(this.root, app.shown.nodes, this.resource.name);
+      this.needFrame(true);
+    }
+    if (before.gang !== this.gang) {
+      this.lightUp();
+      this.needFrame(true);
+      if (this.gang) speak(`Gang ${this.gang} is lit up.`);
+    }
     if (before.path !== this.path || before.topology !== this.topology) this.moveTo(tileAt(this.root, this.path), true);
     this.showTrail();
     this.panel.show();
@@ -148,15 +208,26 @@ class MapView {
       this.showSoon();
       return;
     }
-    let isMoved = false, isLit = false;
+    let isMoved = false,
+      isLit = false;
     for (const name of detail.nodes) {
-      const tile = this.tiles.get(name), row = app.shown.nodes.get(name);
-      if (!tile || !row || domainOf(row, this.topology, name) !== pathOf(tile)) { isMoved = true; break; }
+      const tile = this.tiles.get(name),
+        row = app.shown.nodes.get(name);
+      if (!tile || !row || domainOf(row, this.topology, name) !== pathOf(tile)) {
+        isMoved = true;
+        break;
+      }
       updateNode(tile, row, this.resource.name);
       this.dirty.add(tile);
       isLit ||= Boolean(this.gang) && (this.gangDomains.has(tile.parent) || row.used.some(([gang]) => gang === this.gang));
     }
-    if (isMoved) { this.dirty.clear(); this.build(); } else if (isLit) { this.lightUp(); this.needFrame(true); }
+    if (isMoved) {
+      this.dirty.clear();
+      this.build();
+    } else if (isLit) {
+      this.lightUp();
+      this.needFrame(true);
+    }
     if (detail.nodes.size) this.needFrame(isMoved);
     if (detail.nodes.size || detail.gangs.size) this.showSoon();
   }
@@ -164,11 +235,23 @@ class MapView {
   needFrame(isWhole) {
     this.isAllDirty ||= isWhole;
     if (this.frame || this.isClosed) return;
-    this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw();
+    });
   }
 
   scene() {
-    return { root: this.root, nodes: app.shown.nodes, resource: this.resource, theme: this.theme, gang: this.gang, gangDomains: this.gangDomains, gangSums: this.gangSums, pods: this.pods };
+    return {
+      root: this.root,
+      nodes: app.shown.nodes,
+      resource: this.resource,
+      theme: this.theme,
+      gang: this.gang,
+      gangDomains: this.gangDomains,
+      gangSums: this.gangSums,
+      pods: this.pods,
+    };
   }
 
   draw() {
@@ -185,14 +268,19 @@ class MapView {
     }
     this.dirty.clear();
     this.isAllDirty = false;
-    Object.assign(this.surface.dataset, { drawn: String(Math.round((performance.now() - start) * 10) / 10), whole: String(this.frames.whole), parts: String(this.frames.part) });
+    Object.assign(this.surface.dataset, {
+      drawn: String(Math.round((performance.now() - start) * 10) / 10),
+      whole: String(this.frames.whole),
+      parts: String(this.frames.part),
+    });
   }
 
   // The pods of the selected node, which its devices are labelled with where they are large enough.
   showPods(name, pods) {
     const byPart = new Map();
     for (const pod of pods) {
-      const part = `${pod.gang}|${pod.state}`, devices = quantity(pod.requests[this.resource.name] || "0") || 0;
+      const part = `${pod.gang}|${pod.state}`,
+        devices = quantity(pod.requests[this.resource.name] || "0") || 0;
       byPart.set(part, [...(byPart.get(part) || []), ...new Array(Math.min(devices, 64)).fill(pod.name)]);
     }
     this.pods = { name, byPart };
@@ -203,7 +291,8 @@ class MapView {
   showRing(ring, tile) {
     ring.hidden = !tile || !tile.parent;
     if (ring.hidden) return;
-    const box = this.painter.box(tile, this.camera), r = this.painter.ratio;
+    const box = this.painter.box(tile, this.camera),
+      r = this.painter.ratio;
     ring.style.transform = `translate(${box.x / r - 2}px, ${box.y / r - 2}px)`;
     ring.style.width = `${box.w / r + 4}px`;
     ring.style.height = `${box.h / r + 4}px`;
@@ -212,7 +301,8 @@ class MapView {
   // pointing ---------------------------------------------------------------------------------------------------------
 
   tileUnder(x, y) {
-    const px = x / this.camera.k + this.camera.x, py = y / this.camera.k + this.camera.y;
+    const px = x / this.camera.k + this.camera.x,
+      py = y / this.camera.k + this.camera.y;
     const isIn = (tile) => px >= tile.x && px < tile.x + tile.w && py >= tile.y && py < tile.y + tile.h;
     let tile = this.root;
     while (this.painter.isOpen(tile, this.camera)) {
@@ -224,11 +314,20 @@ class MapView {
   }
 
   hover(x, y) {
-    const tile = this.tileUnder(x, y), box = this.surface.getBoundingClientRect();
-    if (!tile.parent) { this.unhover(); return; }
+    const tile = this.tileUnder(x, y),
+      box = this.surface.getBoundingClientRect();
+    if (!tile.parent) {
+      this.unhover();
+      return;
+    }
     this.showRing(this.hoverRing, tile);
     const part = tile.isNode ? this.painter.partAt(tile, this.scene(), this.camera, x, y) : null;
-    showTooltip(tile.isNode ? tile.name : tile.path === "~" ? "in no domain" : tile.path, this.describe(tile, part), box.left + x, box.top + y);
+    showTooltip(
+      tile.isNode ? tile.name : tile.path === "~" ? "in no domain" : tile.path,
+      describeTile(this, tile, part),
+      box.left + x,
+      box.top + y,
+    );
     this.surface.style.cursor = "pointer";
   }
 
@@ -238,27 +337,9 @@ class MapView {
     hideTooltip();
   }
 
-  // Everything about a tile, as lines of a tooltip; the part under the pointer first.
-  describe(tile, part) {
-    const { unit, name } = this.resource, lines = [], levels = app.shown.topologies[this.topology] || [];
-    if (tile.isNode) {
-      const row = app.shown.nodes.get(tile.name);
-      if (!row) return lines;
-      if (part) lines.push({ swatch: swatch(part[1], part[0]), label: part[0] || "outside gangs", value: STATE_WORDS[part[1]].split(":")[0] });
-      if (tile.parent.path) lines.push({ label: "in", value: tile.parent.path });
-      if (row.flags.length) lines.push({ label: "node is", value: row.flags.join(", ") });
-      for (const [gang, state, value] of partsOf(row, name).slice(0, 8)) if (!part || gang !== part[0] || state !== part[1]) lines.push({ swatch: swatch(state, gang), label: gang || "outside gangs", value: `${amount(value, unit)} ${state}` });
-    } else {
-      lines.push({ label: shortName(levels[tile.depth - 1] || "domain"), value: plural(tile.sums[0], "node") });
-    }
-    const sums = usageFields(tile.sums);
-    lines.push({ label: `${name} free`, value: `${amount(sums.free, unit)} of ${amount(sums.capacity, unit)}` });
-    if (!tile.isNode) for (const state of ["core", "extra", "foreign", "terminating", "nominated", "cordoned", "lost"]) if (sums[state]) lines.push({ swatch: swatch(state, ""), label: STATE_WORDS[state].split(":")[0], value: amount(sums[state], unit) });
-    return lines;
-  }
-
   click(x, y) {
-    const tile = this.tileUnder(x, y), part = tile.isNode ? this.painter.partAt(tile, this.scene(), this.camera, x, y) : null;
+    const tile = this.tileUnder(x, y),
+      part = tile.isNode ? this.painter.partAt(tile, this.scene(), this.camera, x, y) : null;
     this.isClicked = true; // the camera stays
     setParams({ at: tile.path, gang: part?.[0] || (tile.isNode && !part ? "" : this.gang) }, true);
     this.isClicked = false;
@@ -270,7 +351,15 @@ class MapView {
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-    const keys = { "+": () => this.camera.zoomBy(1.6), "=": () => this.camera.zoomBy(1.6), "-": () => this.camera.zoomBy(1 / 1.6), 0: () => this.enter(this.root), Enter: () => this.open(), Escape: () => this.leave(), Home: () => this.enter(this.root) };
+    const keys = {
+      "+": () => this.camera.zoomBy(1.6),
+      "=": () => this.camera.zoomBy(1.6),
+      "-": () => this.camera.zoomBy(1 / 1.6),
+      0: () => this.enter(this.root),
+      Enter: () => this.open(),
+      Escape: () => this.leave(),
+      Home: () => this.enter(this.root),
+    };
     if (event.key in arrows) this.step(...arrows[event.key]);
     else if (event.key in keys) keys[event.key]();
     else return;
@@ -290,13 +379,19 @@ class MapView {
   // Into the first tile inside; a node opens as large as it goes.
   open() {
     const tile = this.at || this.root;
-    if (tile.isNode || !tile.children.length) { this.enter(tile); return; }
+    if (tile.isNode || !tile.children.length) {
+      this.enter(tile);
+      return;
+    }
     const isFilling = tile.w * this.camera.k > this.painter.width * 0.5 || tile.h * this.camera.k > this.painter.height * 0.5;
     this.enter(isFilling || !tile.parent ? tile.children[0] : tile);
   }
 
   leave() {
-    if (this.gang) { setParams({ gang: "" }); return; }
+    if (this.gang) {
+      setParams({ gang: "" });
+      return;
+    }
     if (this.at?.parent) this.enter(this.at.parent);
   }
 
@@ -310,29 +405,49 @@ class MapView {
     this.at = tile;
     if (!this.isClicked) this.camera.fit(tile, isSmooth);
     this.showRing(this.focusRing, tile);
-    const sums = usageFields(tile.sums);
-    speak(tile.parent ? `${tile.isNode ? "node" : ""} ${tile.name}: ${amount(sums.free, this.resource.unit)} of ${amount(sums.capacity, this.resource.unit)} ${this.resource.name} free${this.flagWords(tile)}` : `All ${plural(this.tiles.size, "node")}`);
-  }
-
-  flagWords(tile) {
-    const row = tile.isNode ? app.shown.nodes.get(tile.name) : null;
-    const gangs = row ? gangsIn([row], this.resource.name).map(([gang]) => gang) : [];
-    return `${row?.flags.length ? `, ${row.flags.join(", ")}` : ""}${gangs.length ? `; ${gangs.join(", ")}` : ""}`;
+    speak(tileSentence(this, tile));
   }
 
   showTrail() {
     const tiles = [];
     for (let tile = this.at; tile; tile = tile.parent) tiles.unshift(tile);
-    this.trail.replaceChildren(element("ol", {}, tiles.map((tile, i) => element("li", {}, i === tiles.length - 1
-      ? element("span", { "aria-current": "location" }, isolated(tile.name || "All nodes"))
-      : element("button", { type: "button", class: "plain", onclick: () => this.enter(tile) }, isolated(tile.name || "All nodes"))))));
-    if (this.gang) this.trail.append(element("span", { class: "chip" }, element("i", { class: `swatch state-core g${colorOf(this.gang)}`, "aria-hidden": "true" }), isolated(this.gang),
-      element("button", { type: "button", class: "plain", "aria-label": `Do not light up ${this.gang}`, onclick: () => setParams({ gang: "" }) }, "×")));
+    this.trail.replaceChildren(
+      element(
+        "ol",
+        {},
+        tiles.map((tile, i) =>
+          element(
+            "li",
+            {},
+            i === tiles.length - 1
+              ? element("span", { "aria-current": "location" }, isolated(tile.name || "All nodes"))
+              : element("button", { type: "button", class: "plain", onclick: () => this.enter(tile) }, isolated(tile.name || "All nodes")),
+          ),
+        ),
+      ),
+    );
+    if (this.gang)
+      this.trail.append(
+        element(
+          "span",
+          { class: "chip" },
+          element("i", { class: `swatch state-core g${colorOf(this.gang)}`, "aria-hidden": "true" }),
+          isolated(this.gang),
+          element(
+            "button",
+            { type: "button", class: "plain", "aria-label": `Do not light up ${this.gang}`, onclick: () => setParams({ gang: "" }) },
+            "×",
+          ),
+        ),
+      );
   }
 
   rowsBelow(tile) {
     const rows = [];
-    for (const node of nodesBelow(tile)) { const row = app.shown.nodes.get(node.name); if (row) rows.push(row); }
+    for (const node of nodesBelow(tile)) {
+      const row = app.shown.nodes.get(node.name);
+      if (row) rows.push(row);
+    }
     return rows;
   }
 }

@@ -15,16 +15,45 @@ export function mapTable(map) {
 
   function show() {
     if (!node.open || !map.at) return;
-    const tile = map.at.isNode ? map.at.parent : map.at, levels = app.shown.topologies[map.topology] || [], { unit, name } = map.resource;
+    const tile = map.at.isNode ? map.at.parent : map.at,
+      levels = app.shown.topologies[map.topology] || [],
+      { unit, name } = map.resource;
     const rows = tile.children.slice(0, MOST_ROWS).map((child) => {
-      const sums = usageFields(child.sums), flags = child.isNode ? app.shown.nodes.get(child.name)?.flags || [] : [];
+      const sums = usageFields(child.sums),
+        flags = child.isNode ? app.shown.nodes.get(child.name)?.flags || [] : [];
       const gangs = gangsIn(map.rowsBelow(child), name).map(([gang]) => gang);
-      return [link(address("map", [], { topology: map.topology, resource: name, gang: map.gang, at: child.path }), child.name === "~" ? "in no domain" : child.name), number(sums.nodes), amount(sums.capacity, unit), ...HEAD.map((state) => amount(sums[state], unit)),
-        gangs.length > 4 ? `${gangs.slice(0, 3).join(", ")} and ${gangs.length - 3} more` : gangs.join(", ") || "–", flags.join(", ") || "–"];
+      return [
+        link(
+          address("map", [], { topology: map.topology, resource: name, gang: map.gang, at: child.path }),
+          child.name === "~" ? "in no domain" : child.name,
+        ),
+        number(sums.nodes),
+        amount(sums.capacity, unit),
+        ...HEAD.map((state) => amount(sums[state], unit)),
+        gangs.length > 4 ? `${gangs.slice(0, 3).join(", ")} and ${gangs.length - 3} more` : gangs.join(", ") || "–",
+        flags.join(", ") || "–",
+      ];
     });
     const level = tile.children[0]?.isNode ? "node" : shortName(levels[tile.depth] || "domain");
     const caption = `${tile.path || "All nodes"}: ${plural(tile.children.length, level)}, ${name} by state${tile.children.length > MOST_ROWS ? `; the first ${MOST_ROWS} are listed` : ""}`;
-    rebuild(body, scrolling("The map as a table", table(caption, [{ text: level }, { text: "nodes", number: true }, { text: "all", number: true }, ...HEAD.map((text) => ({ text: text === "foreign" ? "outside gangs" : text, number: true })), { text: "gangs" }, { text: "flags" }], rows)));
+    rebuild(
+      body,
+      scrolling(
+        "The map as a table",
+        table(
+          caption,
+          [
+            { text: level },
+            { text: "nodes", number: true },
+            { text: "all", number: true },
+            ...HEAD.map((text) => ({ text: text === "foreign" ? "outside gangs" : text, number: true })),
+            { text: "gangs" },
+            { text: "flags" },
+          ],
+          rows,
+        ),
+      ),
+    );
   }
 
   return { node, show };

@@ -26,9 +26,16 @@ export class Painter {
 
   // The rectangle of a tile on the screen, on whole pixels so that edges are sharp and redrawing covers the same.
   box(tile, camera) {
-    const r = this.ratio, k = camera.k;
-    const x = Math.round((tile.x - camera.x) * k * r), y = Math.round((tile.y - camera.y) * k * r);
-    return { x, y, w: Math.max(1, Math.round((tile.x + tile.w - camera.x) * k * r) - x), h: Math.max(1, Math.round((tile.y + tile.h - camera.y) * k * r) - y) };
+    const r = this.ratio,
+      k = camera.k;
+    const x = Math.round((tile.x - camera.x) * k * r),
+      y = Math.round((tile.y - camera.y) * k * r);
+    return {
+      x,
+      y,
+      w: Math.max(1, Math.round((tile.x + tile.w - camera.x) * k * r) - x),
+      h: Math.max(1, Math.round((tile.y + tile.h - camera.y) * k * r) - y),
+    };
   }
 
   // Whether the children of a domain are drawn, or the domain as one bar.
@@ -36,7 +43,9 @@ export class Painter {
     if (tile.isNode || !tile.children.length) return false;
     if (!tile.parent) return true;
     const child = tile.children[0];
-    return child.isNode ? NODE_WIDTH * camera.k >= 4.5 && NODE_HEIGHT * camera.k >= 3.5 : child.w * camera.k >= 9 && child.h * camera.k >= 6;
+    return child.isNode
+      ? NODE_WIDTH * camera.k >= 4.5 && NODE_HEIGHT * camera.k >= 3.5
+      : child.w * camera.k >= 9 && child.h * camera.k >= 6;
   }
 
   drawAll(scene, camera) {
@@ -58,7 +67,8 @@ export class Painter {
 
   // Draws tiles again whose nodes changed, and the headers around them.
   drawChanged(tiles, scene, camera) {
-    const shown = new Set(), headers = new Set();
+    const shown = new Set(),
+      headers = new Set();
     for (const tile of tiles) {
       const visible = this.shownTile(tile, camera);
       if (shown.has(visible)) continue;
@@ -74,8 +84,14 @@ export class Painter {
     const box = this.box(tile, camera);
     if (box.x > this.canvas.width || box.y > this.canvas.height || box.x + box.w < 0 || box.y + box.h < 0) return;
     this.drawn += 1;
-    if (tile.isNode) { this.drawNode(tile, box, scene); return; }
-    if (!this.isOpen(tile, camera)) { this.drawBar(tile, box, scene); return; }
+    if (tile.isNode) {
+      this.drawNode(tile, box, scene);
+      return;
+    }
+    if (!this.isOpen(tile, camera)) {
+      this.drawBar(tile, box, scene);
+      return;
+    }
     if (tile.depth) {
       const { context } = this;
       context.fillStyle = scene.theme.levels[Math.min(tile.depth - 1, 2)];
@@ -87,13 +103,16 @@ export class Painter {
   }
 
   drawHeader(tile, box, scene, camera) {
-    const height = Math.round(tile.header * camera.k * this.ratio), line = scene.gangDomains.has(tile) ? 2 * this.ratio : 0;
+    const height = Math.round(tile.header * camera.k * this.ratio),
+      line = scene.gangDomains.has(tile) ? 2 * this.ratio : 0;
     if (height < 8 * this.ratio) return;
-    const { context, ratio } = this, size = Math.min(13 * ratio, Math.round(height * 0.78));
+    const { context, ratio } = this,
+      size = Math.min(13 * ratio, Math.round(height * 0.78));
     context.fillStyle = scene.theme.levels[Math.min(tile.depth - 1, 2)];
     context.fillRect(box.x + line, box.y + line, box.w - 2 * line, height - line);
     // A header that is wider than the window stays in sight.
-    const left = Math.max(box.x, 0) + Math.max(3 * ratio, tile.pad * camera.k * ratio * 0.9), right = Math.min(box.x + box.w, this.canvas.width) - Math.max(3 * ratio, tile.pad * camera.k * ratio * 0.9);
+    const left = Math.max(box.x, 0) + Math.max(3 * ratio, tile.pad * camera.k * ratio * 0.9),
+      right = Math.min(box.x + box.w, this.canvas.width) - Math.max(3 * ratio, tile.pad * camera.k * ratio * 0.9);
     if (right - left < 20 * ratio) return;
     const middle = box.y + height / 2 + ratio;
     const used = this.text(tile.name === "~" ? "in no domain" : tile.name, left, middle, right - left, size, scene.theme.ink, 600);
@@ -108,7 +127,8 @@ export class Painter {
     const { context } = this;
     context.font = `${weight} ${size}px ${FONT}`;
     context.textBaseline = "middle";
-    let shown = words, width = context.measureText(shown).width;
+    let shown = words,
+      width = context.measureText(shown).width;
     if (width > most) {
       const keep = Math.floor((words.length * most) / width) - 1;
       if (keep < 2) return 0;
@@ -131,7 +151,9 @@ export class Painter {
 
   // A domain that is too small to open: its states side by side.
   drawBar(tile, box, scene) {
-    const { context } = this, { theme } = scene, [, capacity, , core, extra, foreign, terminating, , cordoned, lost] = tile.sums;
+    const { context } = this,
+      { theme } = scene,
+      [, capacity, , core, extra, foreign, terminating, , cordoned, lost] = tile.sums;
     context.fillStyle = theme.well;
     context.fillRect(box.x, box.y, box.w, box.h);
     let at = box.x;
@@ -156,16 +178,29 @@ export class Painter {
   }
 
   drawNode(tile, box, scene) {
-    const row = scene.nodes.get(tile.name), { context } = this, { theme } = scene;
+    const row = scene.nodes.get(tile.name),
+      { context } = this,
+      { theme } = scene;
     context.fillStyle = theme.tile;
     context.fillRect(box.x, box.y, box.w, box.h);
     if (!row) return;
-    const inside = this.inside(box), cells = this.cells(tile, row, inside, scene.resource);
-    if (inside.top) this.text(tile.name, inside.x, box.y + inside.top / 2 + this.ratio, inside.w - this.flagWidth(row, inside), Math.min(12 * this.ratio, Math.round(inside.top * 0.72)), theme.ink, 500);
+    const inside = this.inside(box),
+      cells = this.cells(tile, row, inside, scene.resource);
+    if (inside.top)
+      this.text(
+        tile.name,
+        inside.x,
+        box.y + inside.top / 2 + this.ratio,
+        inside.w - this.flagWidth(row, inside),
+        Math.min(12 * this.ratio, Math.round(inside.top * 0.72)),
+        theme.ink,
+        500,
+      );
     if (cells) this.drawCells(cells, row, scene, scene.pods?.name === tile.name ? scene.pods.byPart : null);
     else this.drawStack(row, inside, scene);
     this.drawFlags(row, box, inside, scene);
-    if (scene.gang && row.used.some(([gang]) => gang === scene.gang)) this.outline(box, theme.gangs[colorOf(scene.gang)], Math.max(1, Math.round(this.ratio)));
+    if (scene.gang && row.used.some(([gang]) => gang === scene.gang))
+      this.outline(box, theme.gangs[colorOf(scene.gang)], Math.max(1, Math.round(this.ratio)));
   }
 
   // The part of a node's tile that holds its devices, below its name where there is place for one.
@@ -183,24 +218,40 @@ export class Painter {
   // A square for each device: [x, y, size, gang, state]; null where there are too many, or they would be too small.
   cells(tile, row, inside, resource) {
     const capacity = row.allocatable[resource.name] || 0;
-    const parts = partsOf(row, resource.name), whole = Math.max(capacity, parts.reduce((sum, part) => sum + (part[1] === "nominated" ? 0 : part[2]), 0));
+    const parts = partsOf(row, resource.name),
+      whole = Math.max(
+        capacity,
+        parts.reduce((sum, part) => sum + (part[1] === "nominated" ? 0 : part[2]), 0),
+      );
     if (resource.unit || !whole || whole > MOST_CELLS || !Number.isInteger(whole)) return null;
-    const columns = cellColumns(whole, inside.w / inside.h), rows = Math.ceil(whole / columns);
-    const step = Math.min(inside.w / columns, inside.h / rows), size = Math.floor(step) - (step >= 8 ? Math.max(1, Math.round(step * 0.12)) : 1);
+    const columns = cellColumns(whole, inside.w / inside.h),
+      rows = Math.ceil(whole / columns);
+    const step = Math.min(inside.w / columns, inside.h / rows),
+      size = Math.floor(step) - (step >= 8 ? Math.max(1, Math.round(step * 0.12)) : 1);
     if (size < 3) return null;
-    const left = inside.x + Math.floor((inside.w - (columns * step - (step - size))) / 2), top = inside.y + Math.floor((inside.h - (rows * step - (step - size))) / 2);
+    const left = inside.x + Math.floor((inside.w - (columns * step - (step - size))) / 2),
+      top = inside.y + Math.floor((inside.h - (rows * step - (step - size))) / 2);
     const devices = [];
     for (const [gang, state, value] of parts) for (let i = 0; i < value && devices.length < whole; i += 1) devices.push([gang, state]);
     while (devices.length < whole) devices.push(["", "free"]);
-    return devices.map(([gang, state], i) => [left + Math.round((i % columns) * step), top + Math.round(Math.floor(i / columns) * step), size, gang, state]);
+    return devices.map(([gang, state], i) => [
+      left + Math.round((i % columns) * step),
+      top + Math.round(Math.floor(i / columns) * step),
+      size,
+      gang,
+      state,
+    ]);
   }
 
   drawCells(cells, row, scene, pods) {
-    const isLost = row.flags.includes("lost"), isCordoned = row.flags.includes("cordoned"), seen = new Map();
+    const isLost = row.flags.includes("lost"),
+      isCordoned = row.flags.includes("cordoned"),
+      seen = new Map();
     for (const [x, y, size, gang, state] of cells) {
       this.drawDevice(x, y, size, size, gang, state === "free" ? (isLost ? "lost" : isCordoned ? "cordoned" : "free") : state, scene);
       if (size < 60 * this.ratio || state === "free") continue;
-      const part = `${gang}|${state}`, index = seen.get(part) || 0;
+      const part = `${gang}|${state}`,
+        index = seen.get(part) || 0;
       seen.set(part, index + 1);
       this.drawPodName(x, y, size, pods?.get(part)?.[index] || gang.slice(gang.indexOf("/") + 1) || "outside gangs", state, scene);
     }
@@ -208,7 +259,10 @@ export class Painter {
 
   // On a plate of its own, readable on every colour and pattern.
   drawPodName(x, y, size, name, state, scene) {
-    const { context, ratio } = this, { theme } = scene, letters = 11 * ratio, height = Math.round(letters * 2.9);
+    const { context, ratio } = this,
+      { theme } = scene,
+      letters = 11 * ratio,
+      height = Math.round(letters * 2.9);
     context.fillStyle = theme.tile;
     context.fillRect(x + 3 * ratio, y + size - height - 3 * ratio, size - 6 * ratio, height);
     // The end of a pod's name tells it from its siblings.
@@ -221,10 +275,16 @@ export class Painter {
 
   // Solid: core. A ring: extra. A dot in grey: outside gangs. Stripes: terminating. An outline: nominated. A slash: lost or cordoned.
   drawDevice(x, y, w, h, gang, state, scene) {
-    const { context } = this, { theme } = scene, isDim = scene.gang && gang !== scene.gang;
+    const { context } = this,
+      { theme } = scene,
+      isDim = scene.gang && gang !== scene.gang;
     const color = gang ? (isDim ? theme.dim : theme.gangs)[colorOf(gang)] : isDim ? theme.foreignDim : theme.foreign;
-    const edge = Math.max(1, Math.round(Math.min(w, h) * 0.22)), isSmall = Math.min(w, h) < 5;
-    const rect = (fill, a, b, c, d) => { context.fillStyle = fill; context.fillRect(a, b, c, d); };
+    const edge = Math.max(1, Math.round(Math.min(w, h) * 0.22)),
+      isSmall = Math.min(w, h) < 5;
+    const rect = (fill, a, b, c, d) => {
+      context.fillStyle = fill;
+      context.fillRect(a, b, c, d);
+    };
     if (state === "core") rect(color, x, y, w, h);
     else if (state === "extra") {
       rect(color, x, y, w, h);
@@ -251,23 +311,30 @@ export class Painter {
     context.beginPath();
     context.moveTo(x, y + h);
     context.lineTo(x + w, y);
-    if (isDouble) { context.moveTo(x, y); context.lineTo(x + w, y + h); }
+    if (isDouble) {
+      context.moveTo(x, y);
+      context.lineTo(x + w, y + h);
+    }
     context.stroke();
   }
 
   // Parts side by side, as wide as their amounts: for many or divisible devices, and for small tiles.
   drawStack(row, inside, scene) {
-    const { context } = this, { theme } = scene, capacity = row.allocatable[scene.resource.name] || 0;
+    const { context } = this,
+      { theme } = scene,
+      capacity = row.allocatable[scene.resource.name] || 0;
     context.fillStyle = theme.well;
     context.fillRect(inside.x, inside.y, inside.w, inside.h);
     let at = 0;
     for (const [gang, state, value] of partsOf(row, scene.resource.name)) {
-      const from = Math.round((at / capacity) * inside.w), to = Math.round((Math.min(capacity, at + value) / capacity) * inside.w);
+      const from = Math.round((at / capacity) * inside.w),
+        to = Math.round((Math.min(capacity, at + value) / capacity) * inside.w);
       at += value;
       if (!capacity || to <= from) continue;
       if (inside.w > 24 * this.ratio) this.drawDevice(inside.x + from, inside.y, to - from, inside.h, gang, state, scene);
       else {
-        const isDim = scene.gang && gang !== scene.gang, tones = isDim ? theme.dim : state === "core" ? theme.gangs : theme.light;
+        const isDim = scene.gang && gang !== scene.gang,
+          tones = isDim ? theme.dim : state === "core" ? theme.gangs : theme.light;
         context.fillStyle = gang ? tones[colorOf(gang)] : isDim ? theme.foreignDim : theme.foreign;
         context.fillRect(inside.x + from, inside.y, to - from, inside.h);
       }
@@ -276,16 +343,20 @@ export class Painter {
 
   drawFlags(row, box, inside, scene) {
     if (!row.flags.length) return;
-    const { theme } = scene, isLost = row.flags.includes("lost"), color = isLost ? theme.lost : theme.soft;
+    const { theme } = scene,
+      isLost = row.flags.includes("lost"),
+      color = isLost ? theme.lost : theme.soft;
     const width = Math.max(1, Math.round(this.ratio * (box.w > 40 * this.ratio ? 2 : 1)));
     if (isLost || row.flags.includes("cordoned")) {
       this.outline(box, color, width);
       if (!inside.top) this.cross(box.x, box.y, box.w, box.h, color, isLost);
     }
     if (!this.flagWidth(row, inside)) return;
-    const words = row.flags.join(", "), size = Math.min(11 * this.ratio, Math.round(inside.top * 0.66));
+    const words = row.flags.join(", "),
+      size = Math.min(11 * this.ratio, Math.round(inside.top * 0.66));
     this.context.font = `600 ${size}px ${FONT}`;
-    const most = this.flagWidth(row, inside), w = Math.min(most, this.context.measureText(words).width);
+    const most = this.flagWidth(row, inside),
+      w = Math.min(most, this.context.measureText(words).width);
     this.text(words, inside.x + inside.w - w, box.y + inside.top / 2 + this.ratio, most, size, isLost ? theme.lost : theme.soft, 600);
   }
 
@@ -293,7 +364,10 @@ export class Painter {
   partAt(tile, scene, camera, px, py) {
     const row = scene.nodes.get(tile.name);
     if (!row) return null;
-    const x = px * this.ratio, y = py * this.ratio, inside = this.inside(this.box(tile, camera)), cells = this.cells(tile, row, inside, scene.resource);
+    const x = px * this.ratio,
+      y = py * this.ratio,
+      inside = this.inside(this.box(tile, camera)),
+      cells = this.cells(tile, row, inside, scene.resource);
     if (cells) {
       const cell = cells.find(([left, top, size]) => x >= left && x <= left + size && y >= top && y <= top + size);
       return cell && cell[4] !== "free" ? [cell[3], cell[4]] : null;
@@ -315,8 +389,12 @@ function cellColumns(count, aspect) {
   if (best) return best;
   let largest = 0;
   for (let columns = 1; columns <= count; columns += 1) {
-    const rows = Math.ceil(count / columns), size = Math.min(aspect / columns, 1 / rows) * (count % columns ? 0.86 : 1);
-    if (size > largest + 1e-9) { largest = size; best = columns; }
+    const rows = Math.ceil(count / columns),
+      size = Math.min(aspect / columns, 1 / rows) * (count % columns ? 0.86 : 1);
+    if (size > largest + 1e-9) {
+      largest = size;
+      best = columns;
+    }
   }
   columnsOf.set(key, best);
   return best;

@@ -5,8 +5,14 @@ import { element } from "./elements.js";
 export const COLORS = 12;
 export const STATES = ["core", "extra", "foreign", "terminating", "nominated"];
 export const STATE_WORDS = {
-  core: "core: needed for the minimum", extra: "extra: above the minimum", foreign: "outside gangs", terminating: "terminating",
-  nominated: "nominated: will be bound", free: "free", cordoned: "free, but cordoned", lost: "node is lost",
+  core: "core: needed for the minimum",
+  extra: "extra: above the minimum",
+  foreign: "outside gangs",
+  terminating: "terminating",
+  nominated: "nominated: will be bound",
+  free: "free",
+  cordoned: "free, but cordoned",
+  lost: "node is lost",
 };
 
 const chosen = new Map();
@@ -22,7 +28,8 @@ function hash(text) {
 export function colorOf(gang) {
   let color = chosen.get(gang);
   if (color !== undefined) return color;
-  const start = hash(gang) % COLORS, fewest = Math.min(...uses);
+  const start = hash(gang) % COLORS,
+    fewest = Math.min(...uses);
   color = start;
   while (uses[color] !== fewest) color = (color + 1) % COLORS;
   uses[color] += 1;
@@ -44,13 +51,26 @@ export function chooseColors(gangs) {
 
 // The colours of the style sheet, as the scheme of the moment has them.
 export function readTheme() {
-  const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
+  const style = getComputedStyle(document.documentElement),
+    read = (name) => style.getPropertyValue(name).trim();
   const paper = parse(read("--well"));
   const gangs = Array.from({ length: COLORS }, (_, i) => parse(read(`--g${i}`)));
   return {
-    paper: read("--paper"), well: read("--well"), tile: read("--tile"), ink: read("--ink"), soft: read("--soft"), rule: read("--rule"), focus: read("--focus"),
-    levels: [read("--level-0"), read("--level-1"), read("--level-2")], foreign: read("--foreign"), lost: read("--lost"), used: read("--used"), usedExtra: read("--used-extra"),
-    gangs: gangs.map(css), light: gangs.map((color) => css(mix(color, paper, 0.5))), dim: gangs.map((color) => css(mix(color, paper, 0.82))),
+    paper: read("--paper"),
+    well: read("--well"),
+    tile: read("--tile"),
+    ink: read("--ink"),
+    soft: read("--soft"),
+    rule: read("--rule"),
+    focus: read("--focus"),
+    levels: [read("--level-0"), read("--level-1"), read("--level-2")],
+    foreign: read("--foreign"),
+    lost: read("--lost"),
+    used: read("--used"),
+    usedExtra: read("--used-extra"),
+    gangs: gangs.map(css),
+    light: gangs.map((color) => css(mix(color, paper, 0.5))),
+    dim: gangs.map((color) => css(mix(color, paper, 0.82))),
     foreignDim: css(mix(parse(read("--foreign")), paper, 0.7)),
   };
 }
@@ -64,6 +84,16 @@ export function swatch(state, gang) {
 }
 
 export function legend() {
-  return element("ul", { class: "legend", "aria-label": "States of devices" },
-    [...STATES, "free", "cordoned", "lost"].map((state) => element("li", {}, element("i", { class: `swatch state-${state} ${state === "foreign" ? "no-gang" : "g0"}`, "aria-hidden": "true" }), STATE_WORDS[state])));
+  return element(
+    "ul",
+    { class: "legend", "aria-label": "States of devices" },
+    [...STATES, "free", "cordoned", "lost"].map((state) =>
+      element(
+        "li",
+        {},
+        element("i", { class: `swatch state-${state} ${state === "foreign" ? "no-gang" : "g0"}`, "aria-hidden": "true" }),
+        STATE_WORDS[state],
+      ),
+    ),
+  );
 }

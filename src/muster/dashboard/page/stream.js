@@ -2,11 +2,15 @@
 import { request, Refusal } from "./api.js";
 
 const LONGEST_SILENCE = 15_000; // three beats
-const FIRST_BACKOFF = 500, LONGEST_BACKOFF = 10_000;
+const FIRST_BACKOFF = 500,
+  LONGEST_BACKOFF = 10_000;
 
 // Feeds text in pieces; calls onEvent(name, data, id) for each whole event.
 export function eventParser(onEvent) {
-  let rest = "", name = "", data = [], id = "";
+  let rest = "",
+    name = "",
+    data = [],
+    id = "";
   const take = (line) => {
     if (line === "") {
       if (data.length) onEvent(name || "message", data.join("\n"), id);
@@ -15,7 +19,8 @@ export function eventParser(onEvent) {
       return;
     }
     const colon = line.indexOf(":");
-    const key = colon < 0 ? line : line.slice(0, colon), value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    const key = colon < 0 ? line : line.slice(0, colon),
+      value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (key === "event") name = value;
     else if (key === "data") data.push(value);
     else if (key === "id") id = value;
@@ -61,7 +66,9 @@ export class Stream {
     this.isConnecting = true;
     this.abort = new AbortController();
     try {
-      const response = await request(`/api/stream${this.after ? `?after=${encodeURIComponent(this.after)}` : ""}`, { signal: this.abort.signal });
+      const response = await request(`/api/stream${this.after ? `?after=${encodeURIComponent(this.after)}` : ""}`, {
+        signal: this.abort.signal,
+      });
       this.isConnecting = false;
       await this.follow(response);
       this.lose("the server ended the stream");
@@ -76,7 +83,8 @@ export class Stream {
   }
 
   async follow(response) {
-    const reader = response.body.getReader(), decoder = new TextDecoder();
+    const reader = response.body.getReader(),
+      decoder = new TextDecoder();
     const parse = eventParser((name, data, id) => this.take(name, data, id));
     const silence = () => {
       clearTimeout(this.timer);

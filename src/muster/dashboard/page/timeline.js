@@ -14,12 +14,25 @@ export class Timeline {
     this.cycle = null; // null: live
     this.slider = element("input", { type: "range", min: 1, max: 1, value: 1, step: 1, "aria-label": "Cycle that is shown" });
     this.words = element("output", {});
-    this.back = element("button", { type: "button", "aria-label": "One cycle back", title: "One cycle back", onclick: () => this.step(-1) }, "◂");
-    this.next = element("button", { type: "button", "aria-label": "One cycle on", title: "One cycle on", onclick: () => this.step(1) }, "▸");
+    this.back = element(
+      "button",
+      { type: "button", "aria-label": "One cycle back", title: "One cycle back", onclick: () => this.step(-1) },
+      "◂",
+    );
+    this.next = element(
+      "button",
+      { type: "button", "aria-label": "One cycle on", title: "One cycle on", onclick: () => this.step(1) },
+      "▸",
+    );
     this.live = element("button", { type: "button", class: "primary", onclick: () => this.go(null) }, "Back to live");
     this.note = element("p", { class: "note", role: "status", hidden: true });
     node.append(element("div", { class: "steps" }, this.back, this.slider, this.next), this.words, this.live, this.note);
-    this.slider.addEventListener("input", () => { this.goSoon.stop(); this.wish = Number(this.slider.value); this.goSoon(); this.say(); });
+    this.slider.addEventListener("input", () => {
+      this.goSoon.stop();
+      this.wish = Number(this.slider.value);
+      this.goSoon();
+      this.say();
+    });
     this.goSoon = throttled(120, () => this.go(this.wish >= app.live.cycle ? null : this.wish));
     this.change();
   }
@@ -35,10 +48,15 @@ export class Timeline {
   }
 
   say() {
-    const isLive = this.cycle === null, shown = isLive ? app.live : app.past;
+    const isLive = this.cycle === null,
+      shown = isLive ? app.live : app.past;
     const dragged = Number(this.slider.value);
-    const isMoving = !isLive && (dragged !== shown.cycle);
-    const words = isLive ? `now: cycle ${number(shown.cycle)}` : isMoving ? `cycle ${number(dragged)}` : `cycle ${number(shown.cycle)} at ${clock(shown.at)}, ${age(shown.at)} ago`;
+    const isMoving = !isLive && dragged !== shown.cycle;
+    const words = isLive
+      ? `now: cycle ${number(shown.cycle)}`
+      : isMoving
+        ? `cycle ${number(dragged)}`
+        : `cycle ${number(shown.cycle)} at ${clock(shown.at)}, ${age(shown.at)} ago`;
     if (this.words.textContent !== words) this.words.textContent = words;
     this.slider.setAttribute("aria-valuetext", words);
     this.live.hidden = isLive;
@@ -47,7 +65,8 @@ export class Timeline {
   }
 
   step(by) {
-    const from = this.cycle ?? app.live.cycle, to = from + by;
+    const from = this.cycle ?? app.live.cycle,
+      to = from + by;
     this.go(to >= app.live.cycle ? null : Math.max(to, this.oldest));
   }
 
@@ -89,4 +108,3 @@ export class Timeline {
     }
   }
 }
-

@@ -31,17 +31,20 @@ export const usageFields = (sums) => Object.fromEntries(FIELDS.map((name, i) => 
 // Parts of a node in the order in which they are drawn: [gang, state, amount].
 export function partsOf(row, resource) {
   const parts = [];
-  for (const [gang, state, amounts] of row.used) if (amounts[resource] && state !== "nominated") parts.push([gang, state, amounts[resource]]);
-  for (const [gang, state, amounts] of row.used) if (amounts[resource] && state === "nominated") parts.push([gang, state, amounts[resource]]);
+  for (const [gang, state, amounts] of row.used)
+    if (amounts[resource] && state !== "nominated") parts.push([gang, state, amounts[resource]]);
+  for (const [gang, state, amounts] of row.used)
+    if (amounts[resource] && state === "nominated") parts.push([gang, state, amounts[resource]]);
   return parts;
 }
 
 // What gangs hold in some nodes, largest first: [gang, amount] of everything but nominations.
 export function gangsIn(rows, resource) {
   const sums = new Map();
-  for (const row of rows) for (const [gang, state, amounts] of row.used) {
-    const value = amounts[resource] || 0;
-    if (gang && value && state !== "nominated") sums.set(gang, (sums.get(gang) || 0) + value);
-  }
+  for (const row of rows)
+    for (const [gang, state, amounts] of row.used) {
+      const value = amounts[resource] || 0;
+      if (gang && value && state !== "nominated") sums.set(gang, (sums.get(gang) || 0) + value);
+    }
   return [...sums].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
 }

@@ -1,16 +1,26 @@
 // What if: changes that are planned and never made. The answer is the same as that of `muster plan` with --drain, --set and --without.
-import { gangAddress, setParams } from "./router.js";
+import { setParams } from "./router.js";
 import { app } from "./app.js";
 import { ask, Refusal } from "./api.js";
-import { choice, element, field, isolated, linesOf, link, scrolling, sentence, speak, table } from "./elements.js";
-import { byName, number, plural } from "./format.js";
-import { smallMap } from "./small_map.js";
-import { verdictChip, VERDICTS } from "./verdicts.js";
+import { choice, element, field, sentence, speak } from "./elements.js";
+import { byName, plural } from "./format.js";
+import { showAnswer } from "./what_if_answer.js";
 
-const MOST_OPTIONS = 400, MOST_NODES = 300;
-const FIGURES = [["bindings", "pods to bind"], ["nominations", "pods to nominate"], ["evictions", "pods to evict or move"]];
-const QUEUE_RESOURCES = [["gpu", "GPUs"], ["cpu", "CPU (millicores)"], ["memory", "memory (MB)"]]; // as a Queue names them
-const KINDS = [["drain", "drain a node"], ["drainDomain", "drain a domain"], ["without", "remove a gang"], ["minimum", "change a minimum"], ["priority", "change a priority"], ["quota", "change a quota or limit"], ["addNodes", "add nodes"]];
+const MOST_OPTIONS = 400;
+const QUEUE_RESOURCES = [
+  ["gpu", "GPUs"],
+  ["cpu", "CPU (millicores)"],
+  ["memory", "memory (MB)"],
+]; // as a Queue names them
+const KINDS = [
+  ["drain", "drain a node"],
+  ["drainDomain", "drain a domain"],
+  ["without", "remove a gang"],
+  ["minimum", "change a minimum"],
+  ["priority", "change a priority"],
+  ["quota", "change a quota or limit"],
+  ["addNodes", "add nodes"],
+];
 
 export function whatIfView(route) {
   return new WhatIfView(route);
@@ -22,14 +32,35 @@ class WhatIfView {
     this.route = route;
     this.kind = choice(KINDS, "drain", () => this.showFields());
     this.fields = element("div", { class: "fields" });
-    this.form = element("form", { class: "tools", "aria-label": "Add a change" }, field("Suppose you", this.kind), this.fields, element("button", { type: "submit" }, "Add"));
-    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.add(); });
+    this.form = element(
+      "form",
+      { class: "tools", "aria-label": "Add a change" },
+      field("Suppose you", this.kind),
+      this.fields,
+      element("button", { type: "submit" }, "Add"),
+    );
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.add();
+    });
     this.chosen = element("ul", { class: "chips", "aria-label": "Changes" });
     this.run = element("button", { type: "button", class: "primary", onclick: () => this.start() }, "Plan it");
     this.reset = element("button", { type: "button", onclick: () => this.clear() }, "Start over");
     this.result = element("div", { class: "result" });
-    this.node = element("section", { class: "page wide-page", "aria-labelledby": "what-if-title" }, element("h1", { id: "what-if-title" }, "What if"),
-      element("p", { class: "lead" }, "Plans the cluster twice, as it is and with your changes, and compares. Nothing in the cluster changes: the dashboard can only read."), this.form, this.chosen, element("p", { class: "actions" }, this.run, this.reset), this.result);
+    this.node = element(
+      "section",
+      { class: "page wide-page", "aria-labelledby": "what-if-title" },
+      element("h1", { id: "what-if-title" }, "What if"),
+      element(
+        "p",
+        { class: "lead" },
+        "Plans the cluster twice, as it is and with your changes, and compares. Nothing in the cluster changes: the dashboard can only read.",
+      ),
+      this.form,
+      this.chosen,
+      element("p", { class: "actions" }, this.run, this.reset),
+      this.result,
+    );
     this.showFields();
   }
 
@@ -42,25 +73,57 @@ class WhatIfView {
     this.abort?.abort();
   }
 
-  change() { /* a form stays as it is while the cluster changes */ }
+  change() {
+    /* a form stays as it is while the cluster changes */
+  }
 
   update(route) {
     this.route = route;
     const changes = this.changes();
-    this.chosen.replaceChildren(...changes.map(([name, value, words]) => element("li", { class: "chip" }, sentence(words), element("button", { type: "button", class: "plain", "aria-label": `Remove: ${words.replaceAll("`", "")}`, onclick: () => this.remove(name, value) }, "×"))));
-    if (!changes.length) this.chosen.replaceChildren(element("li", { class: "empty" }, "No change yet. Add one or more, then plan them together."));
+    this.chosen.replaceChildren(
+      ...changes.map(([name, value, words]) =>
+        element(
+          "li",
+          { class: "chip" },
+          sentence(words),
+          element(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              "aria-label": `Remove: ${words.replaceAll("`", "")}`,
+              onclick: () => this.remove(name, value),
+            },
+            "×",
+          ),
+        ),
+      ),
+    );
+    if (!changes.length)
+      this.chosen.replaceChildren(element("li", { class: "empty" }, "No change yet. Add one or more, then plan them together."));
     this.run.disabled = !changes.length;
     this.reset.disabled = !changes.length;
   }
 
   // Every change in the address: [parameter, value, words].
   changes() {
-    const { params } = this.route, all = (name) => params.getAll(name);
-    return [...all("drain").map((value) => ["drain", value, `drain node \`${value}\``]),
-      ...all("drainDomain").map((value) => ["drainDomain", value, `drain \`${value.slice(value.indexOf(":") + 1)}\` of \`${value.slice(0, value.indexOf(":"))}\``]),
+    const { params } = this.route,
+      all = (name) => params.getAll(name);
+    return [
+      ...all("drain").map((value) => ["drain", value, `drain node \`${value}\``]),
+      ...all("drainDomain").map((value) => [
+        "drainDomain",
+        value,
+        `drain \`${value.slice(value.indexOf(":") + 1)}\` of \`${value.slice(0, value.indexOf(":"))}\``,
+      ]),
       ...all("without").map((value) => ["without", value, `remove gang \`${value}\``]),
       ...all("set").map((value) => ["set", value, `set \`${value}\``]),
-      ...all("add").map((value) => ["add", value, `add ${plural(Number(value.split(":")[0]), "node")} like \`${value.slice(value.indexOf(":") + 1)}\``])];
+      ...all("add").map((value) => [
+        "add",
+        value,
+        `add ${plural(Number(value.split(":")[0]), "node")} like \`${value.slice(value.indexOf(":") + 1)}\``,
+      ]),
+    ];
   }
 
   remove(name, value) {
@@ -75,12 +138,19 @@ class WhatIfView {
   // the form ---------------------------------------------------------------------------------------------------------
 
   input(label, options, more = {}) {
-    const control = element("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", ...more }), list = element("datalist", {});
+    const control = element("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", ...more }),
+      list = element("datalist", {});
     const wrapped = field(label, control);
     if (options) {
       list.id = `${control.id}-list`;
       control.setAttribute("list", list.id);
-      const fillList = () => list.replaceChildren(...options().filter((one) => one.includes(control.value)).slice(0, MOST_OPTIONS).map((value) => element("option", { value })));
+      const fillList = () =>
+        list.replaceChildren(
+          ...options()
+            .filter((one) => one.includes(control.value))
+            .slice(0, MOST_OPTIONS)
+            .map((value) => element("option", { value })),
+        );
       control.addEventListener("focus", fillList);
       control.addEventListener("input", fillList);
       wrapped.append(list);
@@ -89,16 +159,60 @@ class WhatIfView {
   }
 
   showFields() {
-    const nodes = () => [...app.shown.nodes.keys()].sort(byName), gangs = () => [...app.shown.gangs.keys()].sort(byName), queues = () => app.shown.queues.queues.map((queue) => queue.name);
-    const topologies = Object.keys(app.shown.topologies), number0 = { type: "number", min: 0, step: 1, class: "short" };
+    const nodes = () => [...app.shown.nodes.keys()].sort(byName),
+      gangs = () => [...app.shown.gangs.keys()].sort(byName),
+      queues = () => app.shown.queues.queues.map((queue) => queue.name);
+    const topologies = Object.keys(app.shown.topologies),
+      number0 = { type: "number", min: 0, step: 1, class: "short" };
     const make = {
       drain: () => [this.input("Node", nodes)],
-      drainDomain: () => { const which = choice(topologies.map((name) => [name, name]), topologies[0] || "", () => {}); return [[field("Topology", which), which], this.input("Domain", () => this.domains(which.value))]; },
+      drainDomain: () => {
+        const which = choice(
+          topologies.map((name) => [name, name]),
+          topologies[0] || "",
+          () => {},
+        );
+        return [[field("Topology", which), which], this.input("Domain", () => this.domains(which.value))];
+      },
       without: () => [this.input("Gang", gangs)],
-      minimum: () => { const what = choice([["minMember", "pods (minMember)"], ["minSubGroup", "groups (minSubGroup)"]], "minMember", () => {}); return [this.input("Gang", gangs), this.input("SubGroup (empty: the gang)", null, { required: false }), [field("Counts", what), what], this.input("Minimum", null, number0)]; },
+      minimum: () => {
+        const what = choice(
+          [
+            ["minMember", "pods (minMember)"],
+            ["minSubGroup", "groups (minSubGroup)"],
+          ],
+          "minMember",
+          () => {},
+        );
+        return [
+          this.input("Gang", gangs),
+          this.input("SubGroup (empty: the gang)", null, { required: false }),
+          [field("Counts", what), what],
+          this.input("Minimum", null, number0),
+        ];
+      },
       priority: () => [this.input("Gang", gangs), this.input("PriorityClass", null)],
-      quota: () => { const what = choice([["quota", "quota"], ["limit", "limit"]], "quota", () => {}); const resource = choice(QUEUE_RESOURCES, "gpu", () => {}); return [this.input("Queue", queues), [field("Resource", resource), resource], [field("Field", what), what], this.input("Value", null, { class: "short" })]; },
-      addNodes: () => [this.input("Like node", nodes), this.input("How many", null, { type: "number", min: 1, max: 1000, step: 1, value: 1, class: "short" })],
+      quota: () => {
+        const what = choice(
+          [
+            ["quota", "quota"],
+            ["limit", "limit"],
+          ],
+          "quota",
+          () => {},
+        );
+        const resource = choice(QUEUE_RESOURCES, "gpu", () => {});
+        return [
+          this.input("Queue", queues),
+          [field("Resource", resource), resource],
+          [field("Field", what), what],
+          this.input("Value", null, { class: "short" }),
+        ];
+      },
+      addNodes: () => [
+        this.input("Like node", nodes),
+        this.input("How many", null, { type: "number", min: 1, max: 1000, step: 1, value: 1, class: "short" }),
+      ],
     }[this.kind.value]();
     this.controls = make.map(([, control]) => control);
     this.fields.replaceChildren(...make.map(([node]) => node));
@@ -115,7 +229,15 @@ class WhatIfView {
 
   add() {
     const [a, b, c, d] = this.controls.map((control) => control.value.trim());
-    const more = { drain: ["drain", a], drainDomain: ["drainDomain", `${a}:${b}`], without: ["without", a], minimum: ["set", `${a}.${b ? `subGroups.${b}.` : ""}${c}=${d}`], priority: ["set", `${a}.priorityClassName=${b}`], quota: ["set", `queue/${a}.${b}.${c}=${d}`], addNodes: ["add", `${b}:${a}`] }[this.kind.value];
+    const more = {
+      drain: ["drain", a],
+      drainDomain: ["drainDomain", `${a}:${b}`],
+      without: ["without", a],
+      minimum: ["set", `${a}.${b ? `subGroups.${b}.` : ""}${c}=${d}`],
+      priority: ["set", `${a}.priorityClassName=${b}`],
+      quota: ["set", `queue/${a}.${b}.${c}=${d}`],
+      addNodes: ["add", `${b}:${a}`],
+    }[this.kind.value];
     const [name, value] = more;
     setParams({ [name]: name === "add" ? [value] : [...new Set([...this.route.params.getAll(name), value])], run: "" });
     for (const control of this.controls) if (control.type === "text") control.value = "";
@@ -126,10 +248,13 @@ class WhatIfView {
   // the answer -------------------------------------------------------------------------------------------------------
 
   body() {
-    const { params } = this.route, body = { drain: params.getAll("drain"), without: params.getAll("without"), set: {}, drainDomains: [] };
+    const { params } = this.route,
+      body = { drain: params.getAll("drain"), without: params.getAll("without"), set: {}, drainDomains: [] };
     for (const text of params.getAll("set")) body.set[text.slice(0, text.lastIndexOf("="))] = text.slice(text.lastIndexOf("=") + 1);
     for (const text of params.getAll("drainDomain")) {
-      const colon = text.indexOf(":"), topology = text.slice(0, colon), path = text.slice(colon + 1);
+      const colon = text.indexOf(":"),
+        topology = text.slice(0, colon),
+        path = text.slice(colon + 1);
       body.drainDomains.push({ topology, level: (app.live.topologies[topology] || [])[path.split("/").length - 1] || "", path });
     }
     const added = params.get("add");
@@ -139,49 +264,25 @@ class WhatIfView {
 
   async start() {
     this.abort?.abort();
-    const abort = this.abort = new AbortController();
+    const abort = (this.abort = new AbortController());
     setParams({ run: "1", cycle: "" });
     this.run.disabled = true;
     this.result.replaceChildren(element("p", { class: "loading", role: "status" }, "Planning twice …"));
     try {
       const answer = await ask("/api/what-if", this.body(), abort.signal);
-      this.result.replaceChildren(...this.show(answer).flat(Infinity).filter(Boolean));
+      this.result.replaceChildren(...showAnswer(answer).flat(Infinity).filter(Boolean));
       speak(`Planned. ${plural(answer.differences.podGroups.length, "gang")} would differ.`);
     } catch (why) {
       if (abort.signal.aborted) return;
-      this.result.replaceChildren(element("div", { class: "note", role: "alert" }, element("p", {}, sentence(why instanceof Refusal ? why.message : "No answer: the connection is lost.")), why.hint ? element("p", {}, sentence(why.hint)) : null));
+      this.result.replaceChildren(
+        element(
+          "div",
+          { class: "note", role: "alert" },
+          element("p", {}, sentence(why instanceof Refusal ? why.message : "No answer: the connection is lost.")),
+          why.hint ? element("p", {}, sentence(why.hint)) : null,
+        ),
+      );
     }
     this.run.disabled = false;
-  }
-
-  show(answer) {
-    const gangs = answer.differences.podGroups, order = ["Worse", "Leaves", "Comes", "Better", "Differs"];
-    gangs.sort((a, b) => order.indexOf(a.change) - order.indexOf(b.change) || byName(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`));
-    return [element("h2", {}, "If you did"), element("ul", {}, answer.changes.map((one) => element("li", {}, sentence(one)))), this.figures(answer),
-      element("h2", {}, gangs.length ? `${plural(gangs.length, "gang")} would differ` : "No gang would differ"), gangs.length ? scrolling("Gangs that differ", this.gangTable(gangs)) : null, element("p", { class: "empty" }, `${plural(answer.differences.unchanged, "gang")} would stay as ${answer.differences.unchanged === 1 ? "it is" : "they are"}.`), this.maps(answer.map),
-      answer.text?.length ? element("details", {}, element("summary", {}, "In the words of ", element("code", {}, "muster plan")), linesOf(answer.text)) : null];
-  }
-
-  figures(answer) {
-    const counts = (plan) => [...VERDICTS.map((verdict) => [`gangs ${verdict}`, plan.podGroups.filter((gang) => gang.verdict === verdict).length]), ...FIGURES.map(([name, text]) => [text, (plan[name] || []).length])];
-    const after = new Map(counts(answer.after));
-    const rows = counts(answer.before).filter(([name, value]) => value || after.get(name)).map(([name, value]) => { const then = after.get(name), change = then - value; return [name, number(value), element("strong", { class: change ? "differs" : null }, number(then)), change ? `${change > 0 ? "+" : "−"}${Math.abs(change)}` : ""]; });
-    return element("div", { class: "compare" }, table("Before and after", [{ text: "" }, { text: "before", number: true }, { text: "after", number: true }, { text: "change", number: true }], rows, true));
-  }
-
-  gangTable(gangs) {
-    const arrow = (before, after) => (before === after ? before : `${before} → ${after}`), text = (standing, name) => (standing ? String(standing[name] || (name === "domain" ? "–" : standing[name])) : "–");
-    return table("Gangs that differ", [{ text: "gang" }, { text: "change" }, { text: "verdict before" }, { text: "verdict after" }, { text: "placed" }, { text: "elsewhere", number: true }, { text: "domain" }], gangs.map((gang) => {
-      const key = `${gang.namespace}/${gang.name}`, moved = gang.domains.map((one) => `${one.subGroup ? `${one.subGroup} ` : ""}${one.before || "–"} → ${one.after || "–"}`);
-      return [link(gangAddress(key), key), element("span", { class: `change-${gang.change}` }, gang.change.toLowerCase()), gang.before ? verdictChip(gang.before.verdict) : "–", gang.after ? verdictChip(gang.after.verdict) : "gone", arrow(text(gang.before, "placed"), text(gang.after, "placed")), number(gang.elsewhere), moved.length ? moved.slice(0, 4).map((one) => element("div", {}, isolated(one))) : text(gang.after || gang.before, "domain")];
-    }), true);
-  }
-
-  maps(map) {
-    const count = new Set([...Object.keys(map?.before || {}), ...Object.keys(map?.after || {})]).size;
-    if (!count) return null;
-    const topology = Object.keys(app.live.topologies)[0] || "", resource = app.live.resource("");
-    const side = (name, rows) => element("figure", {}, element("figcaption", {}, name), smallMap(Object.fromEntries(Object.entries(rows).slice(0, MOST_NODES)), topology, resource, `${name}: ${plural(Object.keys(rows).length, "node")} that differ, by ${resource.name}`));
-    return [element("h2", {}, `${plural(count, "node")} would differ`), element("div", { class: "side-by-side" }, side("Before", map.before), side("After", map.after)), count > MOST_NODES ? element("p", { class: "empty" }, `The first ${MOST_NODES} are drawn.`) : null];
   }
 }
