@@ -6,12 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from tests.browser.opened_report import Scheme
 
 AXE = Path(__file__).parents[1] / "support" / "axe_core" / "axe.min.js"
 PICTURES = Path(__file__).parent / "pictures"
+expect.set_options(timeout=20_000)  # on machines with other work, too
 NOT_LOADED = "Failed to load resource"  # what a browser says of any response that is not a success
 FIND_VIOLATIONS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))

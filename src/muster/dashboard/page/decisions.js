@@ -1,6 +1,6 @@
 // What the scheduler decided, newest first, with the time that each cycle took.
 import { address, gangAddress, nodeAddress, setParams } from "./router.js";
-import { app, rebuild, throttled } from "./app.js";
+import { app, throttled } from "./app.js";
 import { read } from "./api.js";
 import { choice, element, field, isolated, link, sentence, shape } from "./elements.js";
 import { clock, milliseconds, number, plural } from "./format.js";
@@ -10,7 +10,8 @@ const KINDS = ["bound", "evicted", "moved", "nominated", "released", "refused"];
 const SIGNS = { bound: "→", evicted: "⤫", moved: "⇄", nominated: "⇢", released: "○", refused: "!" };
 const SHOWN_GROUPS = 6,
   SHOWN_NODES = 4,
-  BARS = 120;
+  BARS = 120,
+  STEP = 60; // cycles that are listed at once
 
 export function decisionsView(route) {
   return new DecisionsView(route);
@@ -21,7 +22,9 @@ class DecisionsView {
     this.title = "Decisions";
     this.route = route;
     this.older = [];
-    this.isIdleHidden = true;
+    this.items = new Map(); // cycle -> what is shown of it
+    this.most = STEP;
+    this.isComplete = false;
     this.search = element("input", {
       type: "search",
       placeholder: "gang, pod or node",
@@ -65,7 +68,7 @@ class DecisionsView {
   }
 
   change(detail) {
-    if (detail.isWhole) this.older = [];
+    if (detail.isWhole) Object.assign(this, { older: [], items: new Map(), isComplete: false });
     if (detail.isWhole || detail.cycles.length) this.showSoon();
   }
 
@@ -74,19 +77,26 @@ class DecisionsView {
     return [...app.shown.cycles, ...this.older.filter((row) => row.cycle < first)];
   }
 
+  // More of those that are loaded, and then those that are not.
   async readOlder() {
+    this.most += STEP;
+    if (this.hidden) {
+      this.show();
+      return;
+    }
     const all = this.cycles(),
       before = all.length ? all[all.length - 1].cycle : app.shown.cycle + 1;
     this.more.disabled = true;
     try {
       const { cycles } = await read(`/api/cycles?before=${before}&limit=100`);
       this.older.push(...cycles);
-      this.note.textContent = cycles.length ? "" : "Older cycles are not kept.";
-      this.more.hidden = !cycles.length;
+      this.isComplete = !cycles.length;
     } catch (why) {
       this.note.textContent = why.message;
+      return;
+    } finally {
+      this.more.disabled = false;
     }
-    this.more.disabled = false;
     this.show();
   }
 
@@ -101,21 +111,38 @@ class DecisionsView {
 
   show() {
     const cycles = this.cycles(),
-      isFiltered = this.route.params.get("q") || this.route.params.get("kind");
+      filter = `${this.route.params.get("kind") || ""} ${this.route.params.get("q") || ""}`.trim();
     this.drawChart(cycles.slice(0, BARS).reverse());
-    const rows = cycles.map((row) => [row, this.acts(row)]).filter(([row, acts]) => acts.length || (!isFiltered && row.failures));
-    rebuild(
-      this.list,
-      rows.slice(0, 300).map(([row, acts]) => this.cycle(row, acts, isFiltered)),
-    );
-    const idle = cycles.length - rows.length;
-    this.note.textContent = rows.length
-      ? idle
-        ? `${plural(idle, "cycle")} among them ${isFiltered ? "decided nothing of this kind" : "changed nothing"}.`
-        : ""
-      : cycles.length
-        ? "No decision is like that in the cycles that are loaded."
-        : "No cycle has decided anything yet.";
+    const rows = cycles.map((row) => [row, this.acts(row)]).filter(([row, acts]) => acts.length || (!filter && row.failures));
+    this.hidden = Math.max(0, rows.length - this.most);
+    this.place(rows.slice(0, this.most), filter);
+    this.more.hidden = this.isComplete && !this.hidden;
+    this.note.textContent = this.summary(cycles.length, rows.length, filter);
+  }
+
+  summary(all, shown, filter) {
+    if (!all) return "No cycle has decided anything yet.";
+    if (!shown) return "No decision is like that in the cycles that are loaded.";
+    const idle =
+      all === shown ? "" : `${plural(all - shown, "more cycle")} ${filter ? "decided nothing of this kind" : "changed nothing"}. `;
+    return idle + (this.isComplete && !this.hidden ? "Older cycles are not kept." : "");
+  }
+
+  // New cycles come in front; what is there already stays untouched, with its focus and what is open in it.
+  place(rows, filter) {
+    const before = this.filter === filter ? this.items : new Map();
+    this.filter = filter;
+    this.items = new Map(rows.map(([row, acts]) => [row.cycle, before.get(row.cycle) || this.cycle(row, acts, filter)]));
+    let at = this.list.firstElementChild;
+    for (const item of this.items.values()) {
+      if (item === at) at = at.nextElementSibling;
+      else this.list.insertBefore(item, at);
+    }
+    while (at) {
+      const next = at.nextElementSibling;
+      at.remove();
+      at = next;
+    }
   }
 
   cycle(row, acts, isFiltered) {

@@ -3,7 +3,7 @@ import { request, Refusal } from "./api.js";
 
 const LONGEST_SILENCE = 15_000; // three beats
 const FIRST_BACKOFF = 500,
-  LONGEST_BACKOFF = 10_000;
+  LONGEST_BACKOFF = 5_000;
 
 // Feeds text in pieces; calls onEvent(name, data, id) for each whole event.
 export function eventParser(onEvent) {
