@@ -10,6 +10,16 @@ import { meter, verdictChip } from "./verdicts.js";
 const ownerAddress = (owner) => address("gangs", [], { owner: `${owner.kind}/${owner.namespace}/${owner.name}` });
 const STATES_OF_PODS = new Set(["core", "extra", "foreign", "terminating", "nominated"]);
 
+// A smaller minimum that helps can be planned: a link to that hypothesis.
+const SMALLER = /^`(minMember|minSubGroup): (\d+)`(?: on `([^`]+)`)? instead of/;
+function tryLink(key, help) {
+  const found = SMALLER.exec(help);
+  if (!found) return null;
+  const [, name, value, group] = found;
+  const set = `${key}.${group ? `subGroups.${group}.` : ""}${name}=${value}`;
+  return [" ", link(address("what-if", [], { set, run: "1", cycle: "" }), "What if?")];
+}
+
 export function gangView(route) {
   const key = route.parts.join("/"),
     node = element("section", { class: "page" });
@@ -114,7 +124,7 @@ export function gangView(route) {
             element(
               "ul",
               { class: "helps" },
-              helps.map((one) => element("li", {}, sentence(one))),
+              helps.map((one) => element("li", {}, sentence(one), tryLink(key, one))),
             ),
           ]
         : null,

@@ -78,6 +78,9 @@ class GangsView {
       "section",
       { class: "page wide-page", "aria-labelledby": "gangs-title" },
       element("h1", { id: "gangs-title" }, "Gangs"),
+      app.session?.namespaces
+        ? element("p", { class: "lead" }, `Of the namespaces that you may see: ${app.session.namespaces.join(", ") || "none"}.`)
+        : null,
       element(
         "div",
         { class: "tools" },
