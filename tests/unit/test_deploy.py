@@ -56,6 +56,7 @@ PLAIN = {  # template -> plain manifest
     "priorityclasses.yaml": "optional/priorityclasses.yaml",
     "servicemonitor.yaml": "optional/servicemonitor.yaml",
     "metricsaccess.yaml": "optional/metrics-access.yaml",
+    "dashboard.yaml": "optional/dashboard.yaml",
     "prometheusrule.yaml": "optional/prometheusrule.yaml",
     "grafanadashboard.yaml": "optional/grafana-dashboard.yaml",
 }
@@ -66,6 +67,7 @@ OPTIONS: dict[str, Raw] = {
     "priorityclasses.yaml": {"priorityClasses.create": True},
     "servicemonitor.yaml": {"serviceMonitor.enabled": True},
     "metricsaccess.yaml": {"config.observability.metricsAccess": "kubernetes"},
+    "dashboard.yaml": {"config.dashboard.enabled": True},
     "prometheusrule.yaml": {"prometheusRule.enabled": True},
     "grafanadashboard.yaml": {"grafanaDashboard.enabled": True},
 }
@@ -219,6 +221,12 @@ DIGEST = f"sha256:{'a' * 64}"
             "bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
         ),
         ({"image.tag": "9"}, "config.yaml", 'startupImage: "muster:9"'),
+        (OPTIONS["dashboard.yaml"], "deployment.yaml", "- name: dashboard\n              containerPort: 8090"),
+        (
+            {**OPTIONS["dashboard.yaml"], "networkPolicy.dashboardFrom": [{"podSelector": {}}]},
+            "networkpolicy.yaml",
+            "port: dashboard\n      from:\n        - podSelector: {}",
+        ),
     ],
 )
 def test_options_end_where_they_should(changes: Raw, template_name: str, expected: str) -> None:
@@ -301,6 +309,7 @@ def test_another_configuration_makes_other_pods() -> None:
         {"config.grove.mode": "bridge", "config.grove.startupImage": "other:1"},
         {"metricsTokenSecret": "mine", "config.tracing": {"endpoint": "http://collector:4318/v1/traces"}},
         {"config.observability.metricsAccess": "kubernetes"},
+        {"config.dashboard": {"enabled": True, "port": 8091, "allowedHosts": ["muster.example"], "maxViewers": 5}},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:
@@ -325,7 +334,10 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
         assert settings == msgspec.convert(stated, type(settings))
     if not changes:
         installed = loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c")
-        assert installed == config_settings.Config(grove=config_settings.GroveOperator(startup_image=image))
+        assert installed == config_settings.Config(
+            grove=config_settings.GroveOperator(startup_image=image),
+            dashboard=config_settings.Dashboard(host="0.0.0.0", access="kubernetes"),  # once it is enabled
+        )
 
 
 def test_one_list_of_values_makes_shards() -> None:

@@ -474,14 +474,14 @@ class Dashboard(Wire, frozen=True):
             **_between(1, 1_000),
         ),
     ] = 20
-    history_mib: Annotated[
+    history_bytes: Annotated[
         int,
         doc(
             "Memory for the way back through the last thousand cycles; a busy cluster may need more, or goes back "
             "less far.",
-            **_between(1, 4_096),
+            **_between(2**20, 2**32),
         ),
-    ] = 64
+    ] = 64 * 2**20
 
 
 class Tracing(Wire, frozen=True):

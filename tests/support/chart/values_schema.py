@@ -26,6 +26,8 @@ FILLED_IN = {  # by the chart, from `name`, the namespace of the release, `shard
     "webhook.certificates.source",
     "webhook.certificates.folder",
     "observability.metricsTokenFile",
+    "dashboard.host",
+    "dashboard.access",
 }
 
 
@@ -73,6 +75,7 @@ _OWN: Raw = {  # of the chart alone
         enabled={"type": "boolean"},
         webhookFrom={"type": "array", "items": {"type": "object"}},
         metricsFrom={"type": "array", "items": {"type": "object"}},
+        dashboardFrom={"type": "array", "items": {"type": "object"}},
     ),
     "serviceMonitor": _whole(
         enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}

@@ -130,7 +130,7 @@ def settings(kind: type[Wire], at: str = "") -> list[tuple[str, msgspec.structs.
 @pytest.mark.parametrize(("at", "field"), settings(Config), ids=lambda value: value if isinstance(value, str) else "")
 def test_every_setting_has_a_reason_and_a_unit(at: str, field: msgspec.structs.FieldInfo) -> None:
     """Numbers say what they count; ranges hold their default; all of it stands in the reference."""
-    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|Pods|Queues|Share|Percent|oncurrency|port)$")
+    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|Pods|Queues|Viewers|Share|Percent|oncurrency|port)$")
     (note,) = config_settings.notes_of(field)
     assert len(note.description) > 15
     if isinstance(field.default, int) and not isinstance(field.default, bool):

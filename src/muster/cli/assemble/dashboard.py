@@ -24,7 +24,6 @@ from muster.observability.serving.asgi_server import AsgiServer, listen
 from muster.observability.serving.connection_table import ConnectionLimits
 from muster.scheduler.loop import Scheduler
 
-MIB = 2**20
 SPARE_CONNECTIONS = 32  # for requests beside the streams
 
 
@@ -46,7 +45,7 @@ def build_dashboard(settings: Config, cluster: Cluster, scheduler: Scheduler) ->
     model = DashboardModel(
         scheduler.watched.cache,
         settings.policy,
-        chosen.history_mib * MIB,
+        chosen.history_bytes,
         lambda: scheduler.leadership.leading,
         scheduler.wall,
     )
