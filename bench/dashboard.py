@@ -3,12 +3,15 @@
 One process keeps a cache up to date from 200 changes of pods a second and plans four times a second, as a scheduler
 does: gangs end, come again, are bound and run. It does so without a dashboard, with one that none views, with one
 viewer and with ten; what differs in CPU time is the dashboard. Viewers are processes of their own, and read over HTTP.
+
+Then 4,000 pods in gangs come to an embedded cluster, with no viewer and with ten: how fast are they bound?
 """
 
 import argparse
 import asyncio
 import gc
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,11 +26,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from muster.api.codec import Document
 from muster.api.core import Node, Pod
 from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
 from muster.api.resources import NODES, TOPOLOGIES
 from muster.api.topology import Topology
+from muster.cli.assemble.embedded_cluster import ServedAt, open_embedded_cluster
+from muster.config.settings import Config
 from muster.dashboard.access import allow_all
 from muster.dashboard.gang_events import GangEvents
 from muster.dashboard.messages import Messages
@@ -45,12 +51,14 @@ from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.scheduler.apply.apply_result import ApplyResult
 from muster.scheduler.cycle_runner import FinishedCycle
+from muster.simulator.initial_objects import create_cluster
 
 Raw = dict[str, Any]
 NODE_COUNT, POD_COUNT, GANG = 5_000, 50_000, 8
 CHANGES_A_SECOND, CYCLE_SECONDS = 200, 0.25
 RACK, BLOCK, ZONE = 16, 64, 1_024  # nodes in each
 WARM_UP_SECONDS = 15.0
+BACKLOG_NODES, BACKLOG_PODS = 500, 4_000
 LEVELS = ("topology/zone", "topology/block", "topology/rack")
 
 
@@ -264,6 +272,60 @@ async def drive(cluster: ChangingCluster, model: DashboardModel | None, seconds:
             model.cycle_finished(done)
 
 
+# bindings -------------------------------------------------------------------------------------------------------------
+
+
+class BoundBacklog(Struct, frozen=True):
+    """How a backlog was bound in an embedded cluster."""
+
+    viewers: int
+    seconds: float
+    cpu_seconds: float  # of API server, scheduler, simulated kubelets and dashboard: one process
+
+
+async def bind_backlog(viewers: int) -> BoundBacklog:
+    """Gangs come while the viewers watch; until all of their pods are bound."""
+    nodes = [Document(str(i), {"apiVersion": "v1", "kind": "Node", **make_node(i)}) for i in range(BACKLOG_NODES)]
+    with tempfile.TemporaryDirectory() as folder:
+        served_at = ServedAt("127.0.0.1", 0, Path(folder) / "kubeconfig")
+        async with open_embedded_cluster(create_cluster(nodes).store, served_at, Config(), (), 0) as cluster:
+            bound: set[str] = set()
+            cluster.scheduler.watched.cache.pod_listeners.append(lambda _, pod: note_bound(bound, pod))
+            with watching(viewers, int(cluster.dashboard.rpartition(":")[2]), Path(folder)) as counts:
+                while not all(path.exists() for path in counts):
+                    await asyncio.sleep(0.05)
+                began, cpu = time.monotonic(), time.process_time()
+                for raw in backlog():
+                    await cluster.submit(raw)
+                while len(bound) < BACKLOG_PODS:
+                    await asyncio.sleep(0.01)
+                return BoundBacklog(viewers, time.monotonic() - began, time.process_time() - cpu)
+
+
+def note_bound(bound: set[str], pod: Pod | None) -> None:
+    if pod is not None and pod.spec.node_name:
+        bound.add(pod.metadata.name)
+
+
+def backlog() -> Iterator[Raw]:
+    for team in range(20):
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{team}"}}
+    for gang in range(BACKLOG_PODS // GANG):
+        group = make_group(gang)
+        del group["spec"]["topologyConstraint"]
+        yield {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", **group}
+        for number in range(GANG):
+            pod = make_pod(gang, number)
+            del pod["metadata"]["uid"], pod["spec"]["nodeName"]
+            pod["spec"]["containers"][0]["image"] = "x"
+            yield {"apiVersion": "v1", "kind": "Pod", **pod}
+
+
+def bind_apart(viewers: int) -> BoundBacklog:
+    command = [sys.executable, "-m", "bench.dashboard", "--bind", str(viewers)]
+    return msgspec.json.decode(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=BoundBacklog)
+
+
 # all of them ----------------------------------------------------------------------------------------------------------
 
 
@@ -287,10 +349,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.dashboard")
     parser.add_argument("seconds", nargs="?", type=float, default=60.0)
     parser.add_argument("--run", nargs=2, metavar=("VIEWERS", "SECONDS"))
+    parser.add_argument("--bind", type=int, metavar="VIEWERS")
+    parser.add_argument("--rounds", type=int, default=5, help="of bindings, with 0 and 10 viewers each")
     parser.add_argument("--view", nargs=2, metavar=("PORT", "FILE"))
     options = parser.parse_args()
     if options.view:
         asyncio.run(view(int(options.view[0]), Path(options.view[1])))
+    elif options.bind is not None:
+        print(msgspec.json.encode(asyncio.run(bind_backlog(options.bind))).decode())
     elif options.run:
         measured = asyncio.run(run(int(options.run[0]), float(options.run[1])))
         print(msgspec.json.encode(measured).decode())
@@ -300,6 +366,18 @@ def main() -> None:
         runs = {viewers: run_apart(viewers, options.seconds) for viewers in (-1, 0, 1, 10)}
         for measured in runs.values():
             print(row(measured, runs[-1], runs[0]), flush=True)
+        print_bindings(options.rounds)
+
+
+def print_bindings(rounds: int) -> None:
+    """With no viewer and with ten, one after the other; medians."""
+    measured = [bind_apart(viewers) for _ in range(rounds) for viewers in (0, 10)]
+    print("\n| viewers | bindings a second | CPU for 1,000 bindings |\n|---|---:|---:|")
+    for viewers in (0, 10):
+        runs = [each for each in measured if each.viewers == viewers]
+        rate = statistics.median(BACKLOG_PODS / each.seconds for each in runs)
+        cpu = statistics.median(each.cpu_seconds for each in runs) / BACKLOG_PODS * 1_000
+        print(f"| {viewers} | {rate:,.0f} | {cpu:.2f} s |", flush=True)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,8 @@ async def _on_http(_request: Request, error: Exception) -> Response:
 
 async def _on_gone(_request: Request, error: Exception) -> Response:
     assert isinstance(error, CycleGone)
-    return answer({"message": error.message, "hint": "choose one of those", "oldest": error.oldest}, 404)
+    kept = {"oldest": error.oldest, "newest": error.newest}
+    return answer({"message": error.message, "hint": "choose one of those", **kept}, 404)
 
 
 async def _on_parameter(_request: Request, error: Exception) -> Response:

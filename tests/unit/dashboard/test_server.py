@@ -178,7 +178,7 @@ async def test_a_cycle_that_is_gone_says_what_is_left() -> None:
     answered = await fetch(build_app(await shown_cluster()), "/api/state?cycle=77")
     assert answered.status == 404
     assert answered.json["message"] == "cycle 77 is not kept: cycles 1 to 2 are"
-    assert answered.json["oldest"] == 1
+    assert (answered.json["oldest"], answered.json["newest"]) == (1, 2)
 
 
 async def test_pages_show_one_thing_with_all_about_it() -> None:

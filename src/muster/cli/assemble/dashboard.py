@@ -72,7 +72,8 @@ def build_dashboard(settings: Config, cluster: Cluster, scheduler: Scheduler) ->
 
 def _objects(scheduler: Scheduler) -> Objects:
     """What the last plan was made of; where this replica made none, what it watches."""
-    return scheduler.last[0].objects if scheduler.last is not None else scheduler.watched.cache.objects
+    is_planned = scheduler.leadership.leading and scheduler.last is not None
+    return scheduler.last[0].objects if is_planned and scheduler.last else scheduler.watched.cache.objects
 
 
 def _build_access(chosen: Dashboard, cluster: Cluster, scheduler: Scheduler, model: DashboardModel) -> Authorize:
