@@ -323,6 +323,7 @@ export class Painter {
     const { context } = this,
       { theme } = scene,
       capacity = row.allocatable[scene.resource.name] || 0;
+    if (!capacity) return; // it has none of this resource
     context.fillStyle = theme.well;
     context.fillRect(inside.x, inside.y, inside.w, inside.h);
     let at = 0;
@@ -330,7 +331,7 @@ export class Painter {
       const from = Math.round((at / capacity) * inside.w),
         to = Math.round((Math.min(capacity, at + value) / capacity) * inside.w);
       at += value;
-      if (!capacity || to <= from) continue;
+      if (to <= from) continue;
       if (inside.w > 24 * this.ratio) this.drawDevice(inside.x + from, inside.y, to - from, inside.h, gang, state, scene);
       else {
         const isDim = scene.gang && gang !== scene.gang,
