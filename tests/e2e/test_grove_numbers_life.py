@@ -1,10 +1,11 @@
-"""How many pods of a PodCliqueSet run and wait while it lives: terminations, updates, order, topology, deletion.
+"""How many pods of a PodCliqueSet run and wait while it lives: terminations, updates, order, deletion.
 
 Every pod takes a node of its own, on an embedded cluster and on a real API server. Numbers hold once nothing moves.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,6 @@ import pytest
 from muster.api import names
 from muster.api.resources import (
     AUTOSCALERS,
-    CLUSTER_TOPOLOGY_BINDINGS,
-    NODES,
     POD_CLIQUE_SCALING_GROUPS,
     POD_CLIQUE_SETS,
     POD_CLIQUES,
@@ -22,8 +21,9 @@ from muster.api.resources import (
     PODS,
     SERVICES,
 )
-from muster.kube.cluster import Cluster, Raw
-from tests.e2e.grove_site import BLOCK, RACK, ZONE, GroveSeen, GroveSite, clique, fresh, group, pod_clique_set
+from muster.kube.cluster import Cluster
+from muster.planning import staleness
+from tests.e2e.grove_site import GroveSeen, GroveSite, clique, fresh, group, pod_clique_set
 from tests.e2e.site import said
 from tests.e2e.test_grove import NEVER_READY, cluster
 from tests.e2e.test_grove_numbers import own, uids
@@ -117,6 +117,33 @@ async def test_a_scaled_gang_below_its_minimum_is_recreated_and_waits_for_its_ow
     await site.until_counts(6, 3)
     await site.uncordon(free[1:2])
     await site.until(lambda seen: seen.counts == (8, 1))
+
+
+@pytest.mark.parametrize("cause", ["lost pod", "scale from zero", "update"])
+async def test_what_was_healthy_runs_on_below_its_minimum_until_the_delay(
+    site: GroveSite, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler releases other gangs after its grace, which is a second here (S2)."""
+    monkeypatch.setattr(staleness, "GRACE", timedelta(seconds=1))
+    nodes = await site.add_nodes(4)
+    await site.submit(pod_clique_set("w", [clique("a", 2), clique("b", 2)]))
+    await site.until_counts(4, 0)
+    await site.until(lambda seen: seen[POD_CLIQUE_SETS]["w"]["status"].get("availableReplicas") == 1)
+    if cause == "scale from zero":
+        await site.scale(POD_CLIQUES, "w-0-b", 0)
+        await site.until_counts(2, 0)
+    await site.cordon(nodes)
+    if cause == "lost pod":
+        await lose(site, "w-0-a", 1)
+    elif cause == "update":
+        await site.change_image("w", "a", "none:2")
+    else:
+        await site.scale(POD_CLIQUES, "w-0-b", 2)
+    running = 2 if cause == "scale from zero" else 3
+    await site.until(lambda seen: seen.counts == (running, 4 - running))
+    await site.stays(lambda seen: seen.counts == (running, 4 - running), 3.0)
+    await site.uncordon(nodes)
+    await site.until(lambda seen: seen.counts == (4, 0))
 
 
 async def test_a_breach_that_ends_before_the_delay_terminates_nothing(site: GroveSite) -> None:
@@ -239,101 +266,6 @@ async def test_a_set_in_order_is_terminated_and_starts_in_order_again(site: Grov
     }
     assert max(times["a"]) <= min(times["b"])
     assert max(times["b"]) <= min(times["c"])
-
-
-# topology -------------------------------------------------------------------------------------------------------------
-
-
-def packed(site: GroveSite, domain: str) -> Raw:
-    return {"topologyName": site.name, "pack": {"required": domain}}
-
-
-async def rack(site: GroveSite, name: str, size: int, block: str = "b0") -> list[str]:
-    return await site.add_nodes(size, {ZONE: "z", BLOCK: block, RACK: name})
-
-
-async def racks_of(site: GroveSite, nodes: set[str], key: str = RACK) -> set[str]:
-    there = (await site.cluster.list(NODES)).items
-    return {raw["metadata"]["labels"][key] for raw in there if raw["metadata"]["name"] in nodes}
-
-
-async def test_a_set_in_a_rack_waits_for_the_rack_that_gets_large_enough(site: GroveSite) -> None:
-    await site.bind_topology(site.name)
-    for number in range(3):
-        await rack(site, f"r{number}", 4)
-    cliques = [clique("a", 2), clique("b", 3)]
-    await site.submit(pod_clique_set("w", cliques, template={"topologyConstraint": packed(site, "rack")}))
-    await site.until_counts(0, 5)
-    await rack(site, "r1", 1)
-    seen = await site.until_counts(5, 0)
-    assert await racks_of(site, seen.nodes()) == {"r1"}
-
-
-async def test_each_replica_of_a_group_waits_for_a_rack_and_scaled_ones_alone(site: GroveSite) -> None:
-    await site.bind_topology(site.name)
-    await rack(site, "r0", 3)
-    await rack(site, "r1", 2)
-    cliques = [clique("b", 1), clique("c", 2)]
-    groups = [group("sg", ["b", "c"], 3, 2, topologyConstraint=packed(site, "rack"))]
-    await site.submit(pod_clique_set("w", cliques, groups))
-    seen = await site.until_counts(0, 9)
-    assert seen.gated == 3
-    await rack(site, "r1", 1)
-    seen = await site.until_counts(6, 3)
-    for row in "01":
-        assert len(await racks_of(site, {raw["spec"]["nodeName"] for raw in own(seen, row=row)})) == 1
-    await rack(site, "r2", 2)
-    await rack(site, "r3", 2)
-    await site.until_counts(6, 3)
-    await rack(site, "r3", 1)
-    seen = await site.until_counts(9, 0)
-    assert await racks_of(site, {raw["spec"]["nodeName"] for raw in own(seen, row="2")}) == {"r3"}
-
-
-async def test_a_clique_in_a_rack_holds_up_its_gang_until_there_is_one(site: GroveSite) -> None:
-    await site.bind_topology(site.name)
-    await rack(site, "r0", 3)
-    await rack(site, "r1", 3)
-    cliques = [clique("a", 2), clique("b", 4, topologyConstraint=packed(site, "rack"))]
-    await site.submit(pod_clique_set("w", cliques))
-    await site.until_counts(0, 6)
-    await rack(site, "r0", 1)
-    seen = await site.until_counts(6, 0)
-    assert await racks_of(site, seen.nodes("w-0-b")) == {"r0"}
-
-
-async def test_extras_and_scaled_gangs_stay_in_the_block_of_the_base(site: GroveSite) -> None:
-    await site.bind_topology(site.name)
-    await rack(site, "r0", 2, "b0")
-    await rack(site, "r1", 2, "b0")
-    await rack(site, "r2", 3, "b1")
-    cliques = [clique("a", 3, 1), clique("b", 2, topologyConstraint=packed(site, "rack"))]
-    template = {"topologyConstraint": packed(site, "block")}
-    await site.submit(pod_clique_set("w", cliques, [group("sg", ["b"], 2)], template=template))
-    seen = await site.until(lambda seen: seen.counts[0] >= 4)
-    block = await racks_of(site, seen.nodes(), BLOCK)
-    assert block == {"b0"}, "most of the waiting pods can follow there"
-    seen = await site.until_counts(4, 3)
-    await rack(site, "r9", 9, "b1")
-    await site.until_counts(4, 3)
-    await rack(site, "r3", 3, "b0")
-    seen = await site.until_counts(7, 0)
-    assert await racks_of(site, seen.nodes(), BLOCK) == {"b0"}
-
-
-async def test_a_set_that_loses_and_gets_its_binding_runs_without_a_move(site: GroveSite) -> None:
-    await site.bind_topology(site.name)
-    await rack(site, "r0", 2)
-    await rack(site, "r1", 1)
-    await site.submit(pod_clique_set("w", [clique("a", 3)], template={"topologyConstraint": packed(site, "rack")}))
-    await site.until_counts(0, 3)
-    await site.cluster.delete(CLUSTER_TOPOLOGY_BINDINGS, "", site.name)
-    before = await site.until_counts(3, 0)
-    condition = "TopologyLevelsUnavailable"
-    await site.until(lambda seen: said(seen[POD_CLIQUE_SETS]["w"], condition).get("status") == "Unknown")
-    await site.bind_topology(site.name)
-    await site.until(lambda seen: said(seen[POD_CLIQUE_SETS]["w"], condition).get("status") == "False")
-    await site.stays(lambda seen: seen.uids == before.uids and seen.counts == (3, 0), LONGER_SECONDS)
 
 
 # deletion -------------------------------------------------------------------------------------------------------------

@@ -218,6 +218,53 @@ def test_what_the_gang_does_not_state_is_kept(scene: GangScene) -> None:
     assert (group["metadata"]["labels"]["x"], group["metadata"]["annotations"]["y"]) == ("1", "2")
 
 
+def grace(scene: GangScene) -> Any:
+    return (scene.pod_group("w-0") or {"spec": {}})["spec"].get("stalenessGracePeriod")
+
+
+def healthy(scene: GangScene, *cliques: str) -> None:
+    for name in cliques:
+        condition = {"type": "HealthyStateObserved", "status": "True"}
+        scene.change(POD_CLIQUES, name, {"status": {"conditions": [condition]}})
+
+
+def test_a_gang_that_was_healthy_and_falls_short_is_left_to_the_termination_delay(scene: GangScene) -> None:
+    """S2 would release it after a minute; a set waits for hours, and an update without nodes terminates nothing."""
+    made(scene, {"w-0-a": 2, "w-0-b": 1})
+    scene.bind(["w-0-a-0", "w-0-a-1", "w-0-b-0"], ready=True)
+    healthy(scene, "w-0-a", "w-0-b")
+    scene.settle()
+    assert grace(scene) is None, "most gangs need no further write"
+    scene.remove(PODS, "w-0-a-0")
+    scene.settle()
+    assert grace(scene) == "-1s"
+    scene.pods("w-0-a", 2)
+    scene.bind(["w-0-a-2"])
+    scene.settle()
+    assert grace(scene) == "-1s", "nor is it written for each pod that an update replaces"
+    for pod in ("w-0-a-1", "w-0-a-2", "w-0-b-0"):
+        scene.remove(PODS, pod)
+    scene.settle()
+    assert grace(scene) is None
+
+
+def test_a_gang_that_was_never_healthy_is_released_as_any_other(scene: GangScene) -> None:
+    """A binding that failed in the middle must not hold nodes for ever (G5)."""
+    made(scene, {"w-0-a": 2})
+    scene.bind(["w-0-a-0"])
+    scene.settle()
+    assert grace(scene) is None
+
+
+def test_a_grace_period_that_a_user_states_is_kept(scene: GangScene) -> None:
+    made(scene, {"w-0-a": 2})
+    scene.bind(["w-0-a-0"])
+    healthy(scene, "w-0-a")
+    scene.change(POD_GROUPS, "w-0", {"spec": {"stalenessGracePeriod": "5m"}})
+    scene.settle()
+    assert grace(scene) == "5m"
+
+
 def test_one_that_is_deleted_comes_back(scene: GangScene) -> None:
     made(scene)
     scene.remove(POD_GROUPS, "w-0")

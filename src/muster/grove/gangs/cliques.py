@@ -12,6 +12,7 @@ from msgspec import Struct
 from muster.api.fields import at, integer, items, text
 from muster.api.names import GANG_GATE
 from muster.api.resources import POD_CLIQUES, PODS
+from muster.grove.health import was_healthy
 from muster.workloads.pod_templates import is_terminating
 from muster.workloads.types import Children, Raw
 
@@ -31,6 +32,7 @@ class GangClique(Struct, frozen=True):
     scheduled: int
     running: int
     ready: int
+    was_healthy: bool = False  # its status says so
 
     @property
     def is_covered(self) -> bool:
@@ -71,6 +73,7 @@ def _read(gang: Raw, entry: Raw, children: Children, referenced: set[str] | None
         scheduled=sum(map(is_scheduled, live)),
         running=sum(_phase(pod) in _RUNS for pod in live),
         ready=sum(map(_is_ready, live)),
+        was_healthy=clique is not None and was_healthy(clique),
     )
 
 

@@ -2,6 +2,7 @@
 
 Rule 1: every level needs all its children, so that no rule warns about it. Rule 2: a PodGroup that exists keeps its
 queue and all that the PodGang does not state. Rule 3: a PodGroup that another controller made is never written.
+Rule 4: what was healthy and falls short is not released by the scheduler (S2): `terminationDelay` decides about it.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -17,7 +18,9 @@ from muster.workloads.operators.objects import child, removal, strings
 from muster.workloads.types import Action, Children, Create, Raw, Update
 
 NAME_TAKEN, INVALID_NAME = "PodGroupNameTaken", "InvalidName"
-_STATED = ("subGroups", "topologyConstraint", "priorityClassName", "preemptibility")  # what a PodGang decides
+NEVER = "-1s"  # grace of a gang below its minimum
+# what a PodGang decides
+_STATED = ("subGroups", "topologyConstraint", "priorityClassName", "preemptibility", "stalenessGracePeriod")
 
 
 def own_pod_group(gang: Raw, children: Children) -> Raw | None:
@@ -55,10 +58,25 @@ def pod_group_actions(
         yield from (removal(POD_GROUPS, raw) for raw in (stored,) if raw is not None)
         return
     desired = build_pod_group(gang, leaves, topology, children)
+    if grace := _grace_period(stored, leaves):
+        desired["spec"]["stalenessGracePeriod"] = grace
     if stored is None:
         yield Create(POD_GROUPS, _in_pool(desired, gang, children, pool_label))
     elif patch := _difference(stored, desired):
         yield Update(POD_GROUPS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
+
+
+def _grace_period(stored: Raw | None, leaves: Sequence[GangClique]) -> str:
+    """How long the scheduler leaves a gang below its minimum; empty: as long as any.
+
+    It is written when a gang falls short for the first time, and stays while one of its cliques that was healthy runs.
+    """
+    stated = text(stored, "spec.stalenessGracePeriod")
+    if stated not in ("", NEVER):
+        return stated
+    is_short = not all(leaf.is_scheduled for leaf in leaves)
+    is_healthy = any(leaf.was_healthy and leaf.scheduled for leaf in leaves)
+    return NEVER if is_healthy and (stated or is_short) else ""
 
 
 def build_pod_group(gang: Raw, leaves: Sequence[GangClique], topology: str, children: Children) -> Raw:
