@@ -57,7 +57,8 @@ Raw = dict[str, Any]
 NODE_COUNT, POD_COUNT, GANG = 5_000, 50_000, 8
 CHANGES_A_SECOND, CYCLE_SECONDS = 200, 0.25
 RACK, BLOCK, ZONE = 16, 64, 1_024  # nodes in each
-WARM_UP_SECONDS = 15.0
+WARM_UP_SECONDS = 10.0
+FIRST_BYTES = 2 * 2**20  # of a state, which comes first
 BACKLOG_NODES, BACKLOG_PODS = 500, 4_000
 LEVELS = ("topology/zone", "topology/block", "topology/rack")
 
@@ -242,6 +243,11 @@ async def run(viewers: int, seconds: float) -> ViewedRun:
         watching(max(viewers, 0), listener.getsockname()[1], Path(folder)) as counts,
     ):
         await drive(cluster, model, WARM_UP_SECONDS)
+        while model is not None and (len(model.gangs) < cluster.gangs or len(model.nodes) < NODE_COUNT):
+            await drive(cluster, model, 1.0)
+        while viewers > 0 and received(counts) < FIRST_BYTES:
+            await drive(cluster, model, 1.0)
+        await drive(cluster, model, 2.0)
         cpu, bytes_ = own_cpu(), received(counts)
         memory = [resident_mebibytes()]
         for _ in range(4):

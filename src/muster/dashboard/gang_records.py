@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from muster.api.objects import Objects
-from muster.dashboard.slices import in_slices
+from muster.dashboard.slices import in_batches, in_slices
 from muster.fairness.shares import Division, divide_cluster
 from muster.model.snapshot import take
 from muster.placement.requirements.builder import Requirements
-from muster.planning.decision import CyclePlan
+from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.policy import Policy
 from muster.reporting import queues
 from muster.reporting.dashboard.gangs import RecordedGang, gang_record, is_same, shows_same, stored_gang_record
@@ -41,23 +41,26 @@ class GangUpdate(Struct, frozen=True, eq=False):
 
 async def compare_plan(before: Mapping[str, RecordedGang], plan: CyclePlan, cycle: int, at: str) -> GangUpdate:
     """The gangs about which a plan decided something else."""
+    others: list[GangPlan] = []
+    waiting: Counter[str] = Counter()
+    async for gang_plans in in_batches(plan.gangs):
+        for gang_plan in gang_plans:
+            record = before.get(gang_plan.gang.key)
+            if record is None or not is_same(record, gang_plan):
+                others.append(gang_plan)
+            if gang_plan.position:
+                waiting[gang_plan.gang.queue] += 1
     changed: dict[str, RecordedGang | None] = {}
     rebuilt: dict[str, RecordedGang] = {}
-    waiting: Counter[str] = Counter()
-    keys: set[str] = set()
-    async for gang_plan in in_slices(plan.gangs):
+    async for gang_plan in in_slices(others):
         name = gang_plan.gang.key
-        keys.add(name)
-        if gang_plan.position:
-            waiting[gang_plan.gang.queue] += 1
-        record = before.get(name)
-        if record is None or not is_same(record, gang_plan):
-            after = gang_record(gang_plan, record, cycle, at)
-            if record is not None and shows_same(record, after):
-                rebuilt[name] = after
-            else:
-                changed[name] = after
-    changed.update(dict.fromkeys(before.keys() - keys))
+        record, after = before.get(name), gang_record(gang_plan, before.get(name), cycle, at)
+        if record is not None and shows_same(record, after):
+            rebuilt[name] = after
+        else:
+            changed[name] = after
+    if len(plan.gangs) != len(before.keys() | changed.keys()):
+        changed |= dict.fromkeys(before.keys() - {gang_plan.gang.key for gang_plan in plan.gangs})
     return GangUpdate(changed, rebuilt, waiting, plan.division)
 
 

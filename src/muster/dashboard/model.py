@@ -64,6 +64,7 @@ class DashboardModel:
         self.viewers = 0
         self.is_closed = False  # no more changes come
         self.uses = NodeUses(cache, policy.scheduler_names, policy.shard)
+        self._facts_version = 0  # of nodes, whose resources and levels are shown
         self._plan: ShownPlan | None = None  # that is not shown yet
         self._nominated: frozenset[str] = frozenset()  # pods, by the last cycle
         self._cycles: list[RecordedCycle] = []  # that are not shown yet
@@ -167,7 +168,7 @@ class DashboardModel:
 
     def _changes(self, gangs: GangUpdate | None, nodes: Mapping[str, RecordedNode | None]) -> Changed:
         """The rows that differ from what is shown."""
-        sections = self._sections(gangs, nodes)
+        sections = self._sections(gangs)
         changes: Changed = {
             NODE_ROWS: {name: record for name, record in nodes.items() if self.nodes.get(name) != record},
             GANG_ROWS: {},
@@ -178,9 +179,10 @@ class DashboardModel:
             self.records[GANG_ROWS].update(gangs.rebuilt)
         return {table: rows for table, rows in changes.items() if rows}
 
-    def _sections(self, gangs: GangUpdate | None, nodes: Mapping[str, RecordedNode | None]) -> dict[str, Raw]:
+    def _sections(self, gangs: GangUpdate | None) -> dict[str, Raw]:
         sections = {} if gangs is None else gangs.sections
-        if nodes:
+        if self._facts_version != self.uses.facts_version:
+            self._facts_version = self.uses.facts_version
             amounts = (facts.allocatable for facts in self.uses.facts.values())
             sections["resources"] = Raw(msgspec.json.encode(shown_resources(amounts)))
             sections["topologies"] = Raw(msgspec.json.encode(self.uses.levels))

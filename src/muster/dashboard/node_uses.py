@@ -48,6 +48,7 @@ class NodeUses:
         self._changed_nodes: dict[str, None] = {}
         self._stale: set[str] = set()  # nodes whose records are to be made again
         self._has_levels_changed = True
+        self.facts_version = 0  # how often a node said something else of itself
         self.levels: Levels = {}
         self.namespaces: dict[str, None] = {}  # of pods and gangs that were seen
 
@@ -122,11 +123,13 @@ class NodeUses:
         if node is None or not (self._shard is None or self._shard.has(node.metadata.labels)):
             self._facts.pop(name, None)
             self._stale.add(name)
+            self.facts_version += 1
             return
         facts = node_facts(node, self.levels)
         if self._facts.get(name) != facts:
             self._facts[name] = facts
             self._stale.add(name)
+            self.facts_version += 1
 
     def _update_pod(self, name: str) -> None:
         pod, before = self._cache.pod(name), self._uses.get(name)

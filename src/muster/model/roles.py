@@ -35,6 +35,14 @@ def roles(root: Group) -> Roles:
     return Roles(core=tuple(assignment.units[CORE]), surplus=(*single, *whole))
 
 
+def roles_of(gang: Gang) -> Roles:
+    """The same for a gang; computed once for every gang."""
+    known: Roles | None = gang.__dict__.get("roles")
+    if known is None:
+        known = gang.__dict__["roles"] = roles(gang.root)
+    return known
+
+
 class Unit(Struct, frozen=True):
     """Pods that are evicted together (P3, P4), and the units inside it that must be evicted with it."""
 

@@ -15,7 +15,7 @@ from muster.api.resources import POD_CLIQUE_SETS
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Leaf, walk_leaves
-from muster.model.roles import roles
+from muster.model.roles import roles_of
 from muster.planning.decision import GangPlan, Verdict
 from muster.reporting import plans, views
 from muster.reporting.conditions import SCHEDULED
@@ -96,7 +96,7 @@ def encode(value: Struct) -> Raw:
 
 def gang_row(plan: GangPlan, domains: Mapping[str, str], reason: str, message: str) -> GangRow:
     """A gang in a table, with the reason that it waits, if any."""
-    gang, now, known = plan.gang, plan.gang.standing, roles(plan.gang.root)
+    gang, now, known = plan.gang, plan.gang.standing, roles_of(plan.gang)
     return GangRow(
         queue=gang.queue,
         priority=gang.priority,

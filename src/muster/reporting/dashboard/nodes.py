@@ -17,7 +17,7 @@ from muster.api.quantity import format_amount, is_in_bytes
 from muster.api.topology import Topology
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import holds_resources
-from muster.model.roles import leftovers, roles
+from muster.model.roles import leftovers, roles_of
 from muster.model.snapshot import MAX_AMOUNT, Snapshot, node_requests
 from muster.planning.decision import Binding, CyclePlan
 from muster.reporting.dashboard.rows import (
@@ -180,7 +180,7 @@ def use_state(use: PodUse, roles_by_pod: Mapping[str, UseState]) -> UseState:
 
 def gang_roles(gang: Gang) -> dict[str, UseState]:
     """Core or extra, for every placed pod of a gang; leftovers are extras, as they leave first (N4)."""
-    known = roles(gang.root)
+    known = roles_of(gang)
     extras = (*leftovers(gang), *(pod for unit in known.surplus for pod in unit))
     shown: dict[str, UseState] = {f"{gang.namespace}/{pod.name}": "core" for pod in known.core}
     return shown | {f"{gang.namespace}/{pod.name}": "extra" for pod in extras}
