@@ -290,11 +290,12 @@ def test_a_cut_stream_is_said_and_resumed_where_it_was(server: Server, opener: D
     server.dashboard.is_down = True
     expect(page.locator("#banner")).to_contain_text("The connection is lost since")
     expect(page.locator("#spoken")).to_contain_text("Connection lost")
+    assert find_violations(page) == []
     row = server.dashboard.cluster.nodes["node-00003"]
     server.dashboard.publish(nodes={"node-00003": row | {"flags": ["cordoned"]}})
     with page.expect_request(re.compile(r"/api/stream\?after=made-up")):
-        server.dashboard.is_down = False
         page.get_by_role("button", name="Try now").click()
+    server.dashboard.is_down = False
     expect(page.locator("#banner")).to_be_hidden()
     expect(page.locator("main strong.bad")).to_contain_text("cordoned")
 

@@ -125,6 +125,7 @@ class MadeUpDashboard:
         while cut == self.streams_cut and not self.is_down:
             if self.changes_per_second:
                 self.publish(**cluster.change_nodes(self.changes_per_second // BATCHES_PER_SECOND))
+            yield b"event: beat\ndata: {}\n\n"
             for change in [change for change in self._log if change["seq"] > seq]:
                 yield _event("change", change, f"{cluster.boot}:{change['seq']}")
                 seq = change["seq"]

@@ -127,13 +127,18 @@ function showConnection() {
   if (connection.lastElementChild.textContent !== label) connection.lastElementChild.textContent = label;
 }
 
+// The sentence is announced once; the seconds are only for the eye. The button stays the same while it may be pressed.
+const lostWords = element("span", {}),
+  lostSeconds = element("span", { class: "soft", "aria-hidden": "true" });
+banner.append(lostWords, lostSeconds, element("button", { type: "button", onclick: () => stream.hurry() }, "Try now"));
+
 function showBanner() {
   banner.hidden = !lost;
   if (!lost) return;
-  const seconds = Math.max(0, Math.ceil((lost.next - Date.now()) / 1000));
-  const words = `The connection is lost since ${clock(lost.since)} (${lost.why}). What you see is the last that arrived. ${seconds ? `Next attempt in ${seconds} s.` : "Trying now."}`;
-  if (banner.firstChild?.textContent !== words)
-    banner.replaceChildren(element("span", {}, words), element("button", { type: "button", onclick: () => stream.hurry() }, "Try now"));
+  const seconds = Math.ceil((lost.next - Date.now()) / 1000);
+  const words = `The connection is lost since ${clock(lost.since)} (${lost.why}). What you see is the last that arrived.`;
+  if (lostWords.textContent !== words) lostWords.textContent = words;
+  lostSeconds.textContent = seconds > 0 ? `Next attempt in ${seconds} s.` : "Trying now.";
 }
 
 const stream = new Stream({

@@ -63,17 +63,16 @@ export class Stream {
   }
 
   async connect() {
-    this.isConnecting = true;
+    this.isConnecting = true; // until its first event: only then it is live
+    this.abort?.abort(); // one stream at a time
     this.abort = new AbortController();
     try {
       const response = await request(`/api/stream${this.after ? `?after=${encodeURIComponent(this.after)}` : ""}`, {
         signal: this.abort.signal,
       });
-      this.isConnecting = false;
       await this.follow(response);
       this.lose("the server ended the stream");
     } catch (why) {
-      this.isConnecting = false;
       if (this.isStopped) return;
       if (why instanceof Refusal && (why.status === 401 || why.status === 403)) {
         this.isStopped = true;
@@ -101,6 +100,7 @@ export class Stream {
 
   take(name, data, id) {
     const body = JSON.parse(data);
+    this.isConnecting = false;
     if (name === "state") this.handlers.onState(body);
     else if (name === "change") this.handlers.onChange(body);
     if (id) this.after = id;
@@ -110,6 +110,7 @@ export class Stream {
 
   lose(why) {
     clearTimeout(this.timer);
+    this.isConnecting = false;
     if (this.isStopped) return;
     this.lostSince ||= Date.now();
     this.attempts += 1;
