@@ -78,7 +78,8 @@ def stored_gang_record(gang: Gang, domains: Mapping[str, str]) -> RecordedGang:
     if condition is None:
         kept, reason, message = GangPlan(gang, "Waiting"), "", ""
     else:
-        reason, message = "" if condition.reason == "Scheduled" else condition.reason, condition.message
+        reason = "" if condition.reason == "Scheduled" else condition.reason
+        message = condition.message
         kept = GangPlan(gang, _stored_verdict(condition.status, reason))
     return RecordedGang(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message)
 
