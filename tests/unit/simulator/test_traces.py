@@ -158,3 +158,10 @@ def test_what_no_node_states_is_not_requested(tmp_path: Path) -> None:
     )
     [gang] = plan_arrivals(scenario, tmp_path, build_objects(scenario, tmp_path))
     assert gang.template.pods[0].spec.containers[0].resources.requests == {GPU: 1}
+
+
+@pytest.mark.parametrize("path", sorted((SCENARIOS / "published").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_scenario_for_published_files_is_valid(path: Path, tmp_path: Path) -> None:
+    """They are not in the repository, and the user says where they are: an error names the one that is missing."""
+    with pytest.raises(InputError, match=r"alibaba-20\d\d-.*csv: no such file"):
+        simulate(load_scenario(path), tmp_path)
