@@ -21,6 +21,7 @@ from muster.simulator.scenario.loading import read_scenario
 from muster.simulator.scenario.types import Scenario
 
 MAGIC = b"muster simulation 1\n"
+HEADER = len(MAGIC) + 32  # with the digest of all that follows
 CHUNK = 2**20
 
 
@@ -51,7 +52,8 @@ def write_state(path: Path, scenario: Scenario, folder: Path, simulation: Simula
         inputs=_digests(scenario, folder),
         state=encode_state(simulation.save()),
     )
-    manifest_files.replace(path, MAGIC + msgspec.msgpack.encode(content))
+    data = msgspec.msgpack.encode(content)
+    manifest_files.replace(path, MAGIC + hashlib.sha256(data).digest() + data)
 
 
 def read_state(path: Path) -> ResumedSimulation:
@@ -79,9 +81,10 @@ def _decode(path: Path) -> StateFile:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        if not data.startswith(MAGIC):
+        digest, content = data[len(MAGIC) : HEADER], data[HEADER:]
+        if not data.startswith(MAGIC) or hashlib.sha256(content).digest() != digest:
             raise msgspec.DecodeError
-        return msgspec.msgpack.decode(data[len(MAGIC) :], type=StateFile)
+        return msgspec.msgpack.decode(content, type=StateFile)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _no_simulation(path) from None
 

@@ -96,8 +96,9 @@ def test_a_state_that_was_cut_or_mangled_is_no_state(state: Path) -> None:
     """Whatever byte is missing or another: a sentence, never a traceback."""
     whole = state.read_bytes()
     for length in range(0, len(whole), len(whole) // 40):
-        state.write_bytes(whole[:length])
-        assert "holds no saved simulation" in refusal("--resume", state)
+        for mangled in (whole[:length], whole[:length] + bytes([whole[length] ^ 1]) + whole[length + 1 :]):
+            state.write_bytes(mangled)
+            assert "holds no saved simulation" in refusal("--resume", state)
 
 
 @pytest.mark.parametrize(
