@@ -66,13 +66,18 @@ class ShownCluster:
 
     async def cycle(self) -> CyclePlan:
         """A plan is made, reported and shown; nothing is bound."""
+        plan = self.finish_cycle()
+        await self.model.update()
+        return plan
+
+    def finish_cycle(self) -> CyclePlan:
+        """A plan is made and reported; nothing is bound."""
         self.snapshot = self.cache.snapshot(self.moment)
         self.plan = make_plan(self.snapshot, self.policy)
         self.cycles += 1
         self.model.cycle_finished(
             FinishedCycle(self.cycles, self.moment, 0.01, self.snapshot, self.plan, ApplyResult())
         )
-        await self.model.update()
         return self.plan
 
     def state(self, *namespaces: str, cycle: int | None = None) -> Any:

@@ -1,7 +1,9 @@
 """The cluster as the dashboard shows it, live: numbered changes of rows, and the way back through the last cycles.
 
-Rule 1: what the scheduler reports is only noted; rows are made at most a few times a second, in slices, and only those
-that may have changed. Rule 2: nothing waits for a viewer. Rule 3: cycles come from the scheduler of this replica alone.
+Rule 1: what the scheduler reports is only noted; rows are made in slices, only those that may have changed, and in a
+small share of the time: on all but large and busy clusters each cycle has a state of its own. Rule 2: nothing waits for
+a viewer; all of them are woken together, a few times a second. Rule 3: cycles come from the scheduler of this replica
+alone.
 """
 
 import asyncio
@@ -32,7 +34,12 @@ from muster.reporting.dashboard.tables import reverse
 from muster.scheduler.cycle_runner import FinishedCycle
 from muster.scheduler.daemon_threads import in_daemon_thread
 
-VIEWED_SECONDS, UNVIEWED_SECONDS = 0.25, 1.0  # between changes, while there are viewers and while there are none
+VIEWED_SECONDS, UNVIEWED_SECONDS = (
+    0.25,
+    1.0,
+)  # between updates at most, while there are viewers and while there are none
+REST_SHARE = 60  # times the last update: how long no other one begins, also for a cycle
+ANNOUNCED_SECONDS = 0.25  # between changes that viewers receive
 STANDBY_SECONDS = 5.0
 NODE_ROWS, GANG_ROWS, SECTIONS = "nodes", "gangs", "sections"
 Changed = dict[str, dict[str, Record | None]]
@@ -70,7 +77,10 @@ class DashboardModel:
         self._cycles: list[RecordedCycle] = []  # that are not shown yet
         self._standby_at = float("-inf")
         self._woken = asyncio.Event()
-        self._published = asyncio.Event()
+        self._planned = asyncio.Event()  # a cycle has finished that is not shown yet
+        self._announced_at = float("-inf")
+        self._announcement: asyncio.TimerHandle | None = None
+        self.news = asyncio.Event()  # set with the next announcement of changes; then another one takes its place
 
     # what is reported
 
@@ -97,6 +107,7 @@ class DashboardModel:
         self._nominated = frozenset(nomination.key for nomination in done.plan.nominations)
         self._cycles.append(record)
         self._plan = ShownPlan(done.number, record.row.at, done.plan)
+        self._planned.set()
         self.wake()
 
     def wake(self) -> None:
@@ -115,30 +126,32 @@ class DashboardModel:
         """Every gang."""
         return self.records[GANG_ROWS]  # type: ignore[return-value]
 
-    async def wait_published(self, seconds: float) -> bool:
-        """Until the next change, or so long; returns whether there is one."""
-        published = self._published
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await published.wait()
-        return published.is_set()
-
     async def run(self) -> None:
         """Keeps the rows up to date, without end."""
+        clock = asyncio.get_running_loop().time
         try:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
+                began = clock()
                 await self.update()
-                await asyncio.sleep(VIEWED_SECONDS if self.viewers else UNVIEWED_SECONDS)
+                await self._rest(clock() - began)
         finally:
             self.is_closed = True
-            self._published.set()
+            self.news.set()
+
+    async def _rest(self, spent_seconds: float) -> None:
+        """Until the next cycle or for a moment, but in any case for many times as long as the last update took."""
+        longest = VIEWED_SECONDS if self.viewers else UNVIEWED_SECONDS
+        shortest = min(REST_SHARE * spent_seconds, longest)
+        await asyncio.sleep(shortest)
+        await is_set(self._planned, longest - shortest)
 
     async def update(self) -> None:
         """Makes the rows that may have changed, and publishes those that did."""
         leads, plan, cycles = self._is_leading(), self._plan, self._cycles
         self._plan, self._cycles = None, []
+        self._planned.clear()
         gangs = await (compare_plan(self.gangs, plan.plan, plan.cycle, plan.at) if plan else self._stand_by(leads))
         if gangs is not None:
             self._note_gangs(gangs)
@@ -203,5 +216,24 @@ class DashboardModel:
                 else:
                     self.records[table][name] = record
         self.history.add(Publication(self.seq, self.cycle, self.at, replaced, cycles))
-        published, self._published = self._published, asyncio.Event()
-        published.set()
+        self._announce_soon()
+
+    def _announce_soon(self) -> None:
+        """Viewers are woken at once, or when the last announcement is long enough ago."""
+        loop = asyncio.get_running_loop()
+        if self._announcement is None:
+            at = max(self._announced_at + ANNOUNCED_SECONDS, loop.time())
+            self._announcement = loop.call_at(at, self._announce)
+
+    def _announce(self) -> None:
+        self._announcement, self._announced_at = None, asyncio.get_running_loop().time()
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+
+async def is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Whether an event comes within so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

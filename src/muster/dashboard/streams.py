@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from muster.dashboard.messages import Cursor, Messages, beat
-from muster.dashboard.model import DashboardModel
+from muster.dashboard.model import DashboardModel, is_set
 from muster.dashboard.rights import ViewerRights
 
 BEAT_SECONDS = 5.0
@@ -62,9 +62,10 @@ class DashboardStreams:
                     if reviewed is None:
                         return
                     rights = reviewed
+                news = self._model.news
                 event, cursor = self._messages.event(rights.namespaces, seen), self._messages.cursor(rights.namespaces)
                 if event:
                     yield event
                     seen = cursor
-                elif not await self._model.wait_published(BEAT_SECONDS):
+                if not await is_set(news, BEAT_SECONDS):
                     yield beat()

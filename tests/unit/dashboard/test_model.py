@@ -144,14 +144,43 @@ async def test_an_event_is_shown_within_half_a_second() -> None:
     shown = ShownCluster(*draw(PICTURE))
     running = asyncio.create_task(shown.model.run())
     shown.model.viewers = 1
-    await shown.model.wait_published(1)
-    seq = shown.model.seq
+    await model_module.is_set(shown.model.news, 1)
+    seq, news = shown.model.seq, shown.model.news
     shown.put(pod("other", gang="", on="b", **ONE_GPU))
-    assert await shown.model.wait_published(model_module.VIEWED_SECONDS + 0.25)
+    assert await model_module.is_set(news, model_module.VIEWED_SECONDS + 0.25)
     assert shown.model.seq == seq + 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert shown.model.is_closed
+
+
+async def test_cycles_in_quick_succession_have_states_of_their_own() -> None:
+    """Less than a second apart, without viewers: the pod is on another node after each."""
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1))
+    running = asyncio.create_task(shown.model.run())
+    for number in range(6):
+        shown.put(pod("one", on="ab"[number % 2], **ONE_GPU))
+        shown.finish_cycle()
+        await asyncio.sleep(0.15)
+    seen = [[name for name, row in shown.state(cycle=i + 1)["nodes"].items() if row["used"]] for i in range(6)]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert seen == [["a"], ["b"]] * 3
+
+
+async def test_viewers_are_woken_four_times_a_second_at_most() -> None:
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1))
+    await shown.cycle()
+    first = shown.model.news
+    assert await model_module.is_set(first, 1)
+    news, clock = shown.model.news, asyncio.get_running_loop().time
+    began = clock()
+    for number in range(3):
+        shown.put(pod("one", on="ab"[number % 2], **ONE_GPU))
+        await shown.model.update()
+    assert await model_module.is_set(news, 1)
+    assert clock() - began >= model_module.ANNOUNCED_SECONDS * 0.8
+    assert shown.model.seq == 4, "one wake for three changes"
 
 
 async def test_history_is_bounded_in_bytes_and_says_what_is_left() -> None:

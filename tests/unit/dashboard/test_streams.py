@@ -91,10 +91,14 @@ async def test_rights_are_reviewed_while_a_stream_is_open() -> None:
     events = streams.events("u", ViewerRights("u"), None, review)
     first = decoded_event(await next_event(events))
     clock.seconds += 61
+    shown.put(pod("one", on="a", **ONE_GPU))
+    await shown.model.update()
     second = decoded_event(await next_event(events))
     assert (first[0], second[0]) == ("state", "state")
     assert first[2]["boot"] != second[2]["boot"]
     clock.seconds += 61
+    shown.put(pod("one", on="b", **ONE_GPU))
+    await shown.model.update()
     with pytest.raises(StopAsyncIteration):
         await next_event(events)
     assert shown.model.viewers == 0
