@@ -194,11 +194,11 @@ class DashboardModel:
 
     def _sections(self, gangs: GangUpdate | None) -> dict[str, Raw]:
         sections = {} if gangs is None else gangs.sections
+        sections["topologies"] = Raw(msgspec.json.encode(self.uses.levels))
         if self._facts_version != self.uses.facts_version:
             self._facts_version = self.uses.facts_version
             amounts = (facts.allocatable for facts in self.uses.facts.values())
             sections["resources"] = Raw(msgspec.json.encode(shown_resources(amounts)))
-            sections["topologies"] = Raw(msgspec.json.encode(self.uses.levels))
         return sections
 
     def _publish(self, leads: bool, changes: Changed, cycles: tuple[RecordedCycle, ...]) -> None:

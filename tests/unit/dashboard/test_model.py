@@ -10,7 +10,7 @@ from muster.dashboard.history import DashboardHistory, Publication
 from muster.reporting.dashboard.cycles import RecordedCycle
 from muster.reporting.dashboard.rows import CycleRow
 from tests.support.drawing import draw
-from tests.support.factories import Raw, pod, podgroup, pods, queue
+from tests.support.factories import Raw, node, pod, podgroup, pods, queue, topology
 from tests.support.shown_cluster import ShownCluster
 
 GPU = "nvidia.com/gpu"
@@ -211,3 +211,12 @@ async def test_pods_of_large_gangs_are_all_shown() -> None:
     await shown.cycle()
     row = msgspec.json.decode(shown.model.gangs["team/gang"].row)
     assert (row["core"], row["extra"], row["pods"]) == (1, 3, 4)
+
+
+async def test_a_topology_changes_although_no_node_is_in_it() -> None:
+    """A Topology whose labels no node has: its levels are shown all the same."""
+    shown = ShownCluster(node("a", cpu=1), topology("t/rack", name="racks"))
+    await shown.cycle()
+    shown.put(topology("t/block", name="racks"))
+    await shown.model.update()
+    assert shown.state()["topologies"] == {"racks": ["t/block"]}
