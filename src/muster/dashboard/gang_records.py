@@ -13,13 +13,15 @@ from msgspec import Raw, Struct
 from muster.api.objects import Objects
 from muster.dashboard.slices import in_batches, in_slices
 from muster.fairness.shares import Division, divide_cluster
-from muster.model.snapshot import take
+from muster.model.snapshot import Snapshot, take
 from muster.placement.requirements.builder import Requirements
 from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.policy import Policy
 from muster.reporting import queues
 from muster.reporting.dashboard.gangs import RecordedGang, gang_record, is_same, shows_same, stored_gang_record
 from muster.reporting.dashboard.rows import GangRefusal
+
+Arrangement = tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...], bytes], ...]]  # nodes, and their levels
 
 
 class GangUpdate(Struct, frozen=True, eq=False):
@@ -39,14 +41,16 @@ class GangUpdate(Struct, frozen=True, eq=False):
         return sections
 
 
-async def compare_plan(before: Mapping[str, RecordedGang], plan: CyclePlan, cycle: int, at: str) -> GangUpdate:
-    """The gangs about which a plan decided something else."""
+async def compare_plan(
+    before: Mapping[str, RecordedGang], plan: CyclePlan, cycle: int, at: str, has_moved_nodes: bool = False
+) -> GangUpdate:
+    """The gangs about which a plan decided something else, and those whose domains have another name."""
     others: list[GangPlan] = []
     waiting: Counter[str] = Counter()
     async for gang_plans in in_batches(plan.gangs):
         for gang_plan in gang_plans:
             record = before.get(gang_plan.gang.key)
-            if record is None or not is_same(record, gang_plan):
+            if record is None or has_moved_nodes or not is_same(record, gang_plan):
                 others.append(gang_plan)
             if gang_plan.position:
                 waiting[gang_plan.gang.queue] += 1
@@ -62,6 +66,12 @@ async def compare_plan(before: Mapping[str, RecordedGang], plan: CyclePlan, cycl
     if len(plan.gangs) != len(before.keys() | changed.keys()):
         changed |= dict.fromkeys(before.keys() - {gang_plan.gang.key for gang_plan in plan.gangs})
     return GangUpdate(changed, rebuilt, waiting, plan.division)
+
+
+def arrangement_of(snapshot: Snapshot) -> Arrangement:
+    """Which node is in which domain. A gang that is the same value is in other domains where this differs."""
+    levels = (level for _, tree in sorted(snapshot.topologies.items()) for level in tree.levels)
+    return tuple(snapshot.node_index), tuple((level.label, level.paths, level.domain.tobytes()) for level in levels)
 
 
 def read_statuses(before: Mapping[str, RecordedGang], objects: Objects, now: datetime, policy: Policy) -> GangUpdate:

@@ -19,7 +19,14 @@ from msgspec import Raw, Struct
 from muster.api.core import Pod
 from muster.api.moment import format_time
 from muster.api.resources import NODES, TOPOLOGIES, Resource
-from muster.dashboard.gang_records import GangUpdate, compare_plan, read_statuses, refusals
+from muster.dashboard.gang_records import (
+    Arrangement,
+    GangUpdate,
+    arrangement_of,
+    compare_plan,
+    read_statuses,
+    refusals,
+)
 from muster.dashboard.history import DashboardHistory, Publication, Record, Records
 from muster.dashboard.node_uses import NodeUses
 from muster.kube.cache.cache import Cache
@@ -51,6 +58,7 @@ class ShownPlan(Struct, frozen=True, eq=False):
     cycle: int
     at: str
     plan: CyclePlan
+    has_moved_nodes: bool  # between domains, since the plan that was shown last
 
 
 class DashboardModel:
@@ -74,6 +82,7 @@ class DashboardModel:
         self._facts_version = 0  # of nodes, whose resources and levels are shown
         self._plan: ShownPlan | None = None  # that is not shown yet
         self._nominated: frozenset[str] = frozenset()  # pods, by the last cycle
+        self._arrangement: Arrangement | None = None  # of nodes, in the last cycle
         self._cycles: list[RecordedCycle] = []  # that are not shown yet
         self._standby_at = float("-inf")
         self._woken = asyncio.Event()
@@ -106,7 +115,10 @@ class DashboardModel:
         record = cycle_record(finished, self._nominated)
         self._nominated = frozenset(nomination.key for nomination in done.plan.nominations)
         self._cycles.append(record)
-        self._plan = ShownPlan(done.number, record.row.at, done.plan)
+        arrangement = arrangement_of(done.snapshot)
+        has_moved_nodes = arrangement != self._arrangement or (self._plan is not None and self._plan.has_moved_nodes)
+        self._arrangement = arrangement
+        self._plan = ShownPlan(done.number, record.row.at, done.plan, has_moved_nodes)
         self._planned.set()
         self.wake()
 
@@ -152,7 +164,7 @@ class DashboardModel:
         leads, plan, cycles = self._is_leading(), self._plan, self._cycles
         self._plan, self._cycles = None, []
         self._planned.clear()
-        gangs = await (compare_plan(self.gangs, plan.plan, plan.cycle, plan.at) if plan else self._stand_by(leads))
+        gangs = await (self._compare(plan) if plan else self._stand_by(leads))
         if gangs is not None:
             self._note_gangs(gangs)
         if plan is not None:
@@ -161,6 +173,9 @@ class DashboardModel:
         if plan is not None and gangs is not None:
             cycles[-1] = with_refusals(cycles[-1], refusals(gangs.changed, self.gangs))
         self._publish(leads, self._changes(gangs, nodes), tuple(cycles))
+
+    async def _compare(self, shown: ShownPlan) -> GangUpdate:
+        return await compare_plan(self.gangs, shown.plan, shown.cycle, shown.at, shown.has_moved_nodes)
 
     async def _stand_by(self, leads: bool) -> GangUpdate | None:
         """What the leader wrote, where this replica does not lead: now and then, and only for viewers."""

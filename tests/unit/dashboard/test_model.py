@@ -220,3 +220,34 @@ async def test_a_topology_changes_although_no_node_is_in_it() -> None:
     shown.put(topology("t/block", name="racks"))
     await shown.model.update()
     assert shown.state()["topologies"] == {"racks": ["t/block"]}
+
+
+async def test_a_node_that_is_labelled_again_takes_its_gangs_along() -> None:
+    """Nothing of the gang itself has changed: it is the same value in both plans."""
+    level = {"topology": "cluster", "requiredTopologyLevel": "topology/rack"}
+    raws = draw(PICTURE)
+    shown = ShownCluster(*raws, podgroup(minMember=1, topologyConstraint=level), pod("first", on="a", **ONE_GPU))
+    await shown.cycle()
+    moved = next(raw for raw in raws if raw["metadata"]["name"] == "a")
+    moved["metadata"]["labels"]["topology/rack"] = "r9"
+    shown.put(moved)
+    await shown.cycle()
+    assert shown.state()["gangs"]["team/gang"]["domain"] == "z1/r9"
+    assert shown.plan.gang("team/gang").domains == {"": "z1/r9"}
+
+
+async def test_a_gang_is_behind_others_although_its_place_is_the_same() -> None:
+    """The gang ahead is gone, and another is in its place."""
+
+    def waiting(name: str, day: int) -> list[Raw]:
+        made = podgroup(name=name, minMember=3)
+        made["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+        return [made, *(pod(f"{name}-{i}", gang=name, **{GPU: 2}) for i in range(3))]
+
+    rest = [*draw(PICTURE), queue("default"), *waiting("last", 3)]
+    shown = ShownCluster(*rest, *waiting("first", 1))
+    await shown.cycle()
+    shown.set([*rest, *waiting("other", 2)])
+    await shown.cycle()
+    record = shown.model.gangs["team/last"]
+    assert (record.plan.position, record.plan.ahead) == (2, ("team/other",))

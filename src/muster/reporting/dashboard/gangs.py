@@ -148,6 +148,7 @@ def is_same(record: RecordedGang, plan: GangPlan) -> bool:
         before.gang is plan.gang
         and before.verdict == plan.verdict
         and before.position == plan.position
+        and before.ahead == plan.ahead
         and (before.refusals is plan.refusals or before.refusals == plan.refusals)
     )
 
