@@ -6,7 +6,7 @@ state after a cycle is the first that was shown with it: where several cycles ca
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 
 from msgspec import Raw, Struct
 
@@ -86,8 +86,8 @@ class DashboardHistory:
         """All after this one; None: some of them are not kept."""
         if self._kept and self._kept[0][0].seq > seq + 1:
             return None
-        newer = (publication for publication, _ in reversed(self._kept) if publication.seq > seq)
-        return list(newer)[::-1]
+        newest_first = (publication for publication, _ in reversed(self._kept))
+        return list(takewhile(lambda publication: publication.seq > seq, newest_first))[::-1]
 
     # the past
 

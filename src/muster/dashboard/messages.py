@@ -14,6 +14,7 @@ from muster.reporting.dashboard.visibility import NamespaceFilter
 
 SHOWN_CYCLES = 100  # in a state
 MOST_DIGITS = 15
+MOST_SHARED = 16  # messages that are kept for other viewers: who names cursors of their own fill no memory
 WHOLE = -1  # a reader that has nothing
 NOTHING, NONE = Raw(b"{}"), Raw(b"[]")
 NO_QUEUES = Raw(b'{"capacity":{},"queues":[],"outside":[]}')
@@ -108,6 +109,8 @@ class Messages:
             self._encoded, self._encoded_seq = {}, self._model.seq
         key = (namespaces, seq)
         if key not in self._encoded:
+            if len(self._encoded) >= MOST_SHARED:
+                del self._encoded[next(iter(self._encoded))]
             self._encoded[key] = encode()
         return self._encoded[key]
 

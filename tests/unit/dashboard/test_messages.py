@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.dashboard.history import CycleGone
-from muster.dashboard.messages import Cursor, parse_cursor
+from muster.dashboard.messages import MOST_SHARED, Cursor, parse_cursor
 from tests.support.drawing import draw
 from tests.support.factories import pod, podgroup
 from tests.support.shown_cluster import ShownCluster, decoded_event
@@ -71,3 +71,11 @@ async def test_a_cycle_that_is_not_kept_says_which_are() -> None:
         shown.messages.state(None, 99)
     assert error.value.message == "cycle 99 is not kept: cycles 1 to 3 are"
     assert "has run no cycle" in CycleGone(1, None, 0).message
+
+
+async def test_readers_with_cursors_of_their_own_fill_no_memory() -> None:
+    """Nothing changes any more, and each stream that is opened names another change."""
+    shown = await shown_cluster(40)
+    for seq in range(1, shown.model.seq):
+        assert shown.messages.event(None, Cursor(shown.model.boot, seq))
+    assert len(shown.messages._encoded) <= MOST_SHARED
