@@ -74,11 +74,14 @@ class ShownCluster:
         """A plan is made and reported; nothing is bound."""
         self.snapshot = self.cache.snapshot(self.moment)
         self.plan = make_plan(self.snapshot, self.policy)
-        self.cycles += 1
-        self.model.cycle_finished(
-            FinishedCycle(self.cycles, self.moment, 0.01, self.snapshot, self.plan, ApplyResult())
-        )
+        self.model.cycle_finished(self.finished())
         return self.plan
+
+    def finished(self) -> FinishedCycle:
+        """The last plan, as that of another cycle."""
+        assert self.snapshot is not None
+        self.cycles += 1
+        return FinishedCycle(self.cycles, self.moment, 0.01, self.snapshot, self.plan, ApplyResult())
 
     def state(self, *namespaces: str, cycle: int | None = None) -> Any:
         visible = frozenset(namespaces) if namespaces else None

@@ -27,11 +27,12 @@ from muster.dashboard.gang_records import (
     read_statuses,
     refusals,
 )
-from muster.dashboard.history import DashboardHistory, Publication, Record, Records
+from muster.dashboard.history import MOST_CYCLES, DashboardHistory, Publication, Record, Records
 from muster.dashboard.node_uses import NodeUses
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ListCompleted, ReflectorEvent
 from muster.kube.stored_object import identity
+from muster.observability.logging import logger
 from muster.planning.decision import CyclePlan
 from muster.planning.policy import Policy
 from muster.reporting.dashboard.cycles import FinishedPlan, RecordedCycle, cycle_record, with_refusals
@@ -41,13 +42,11 @@ from muster.reporting.dashboard.tables import reverse
 from muster.scheduler.cycle_runner import FinishedCycle
 from muster.scheduler.daemon_threads import in_daemon_thread
 
-VIEWED_SECONDS, UNVIEWED_SECONDS = (
-    0.25,
-    1.0,
-)  # between updates at most, while there are viewers and while there are none
+VIEWED_SECONDS, UNVIEWED_SECONDS = 0.25, 1.0  # between updates at most, with viewers and without
 REST_SHARE = 60  # times the last update: how long no other one begins, also for a cycle
 ANNOUNCED_SECONDS = 0.25  # between changes that viewers receive
 STANDBY_SECONDS = 5.0
+FAILED_SECONDS = 5.0  # until the next attempt
 NODE_ROWS, GANG_ROWS, SECTIONS = "nodes", "gangs", "sections"
 Changed = dict[str, dict[str, Record | None]]
 
@@ -146,7 +145,7 @@ class DashboardModel:
                 await self._woken.wait()
                 self._woken.clear()
                 began = clock()
-                await self.update()
+                await self._update_or_log()
                 await self._rest(clock() - began)
         finally:
             self.is_closed = True
@@ -158,6 +157,19 @@ class DashboardModel:
         shortest = min(REST_SHARE * spent_seconds, longest)
         await asyncio.sleep(shortest)
         await is_set(self._planned, longest - shortest)
+
+    async def _update_or_log(self) -> None:
+        """An error in what is shown ends no scheduler: all rows are made again, after a while."""
+        plan, cycles = self._plan, self._cycles
+        try:
+            await self.update()
+        except Exception:
+            logger("dashboard").exception("the dashboard cannot be brought up to date")
+            self._plan, self._cycles = self._plan or plan, [*cycles, *self._cycles][-MOST_CYCLES:]
+            self._arrangement = None
+            self.uses.all_changed()
+            asyncio.get_running_loop().call_later(FAILED_SECONDS, self.wake)
+            await asyncio.sleep(FAILED_SECONDS)
 
     async def update(self) -> None:
         """Makes the rows that may have changed, and publishes those that did."""

@@ -64,6 +64,16 @@ class NodeUses:
         """A node of the cache is new, differs, or is gone."""
         self._changed_nodes[name] = None
 
+    def all_changed(self) -> None:
+        """Every node and pod of the cache may differ from what is known."""
+        objects = self._cache.objects
+        self._changed_nodes.update((node.metadata.name, None) for node in objects.nodes)
+        self._changed_nodes.update(dict.fromkeys(self._facts))
+        self._changed_pods.update((key(pod.metadata), None) for pod in objects.pods)
+        self._changed_pods.update(dict.fromkeys(self._uses))
+        self._stale.update(self._facts)
+        self._has_levels_changed = True
+
     def topologies_changed(self) -> None:
         """Some Topology of the cache is new, differs, or is gone."""
         self._has_levels_changed = True

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.dashboard import model as model_module
 from muster.dashboard.history import DashboardHistory, Publication
@@ -251,3 +252,32 @@ async def test_a_gang_is_behind_others_although_its_place_is_the_same() -> None:
     await shown.cycle()
     record = shown.model.gangs["team/last"]
     assert (record.plan.position, record.plan.ahead) == (2, ("team/other",))
+
+
+async def test_an_error_in_what_is_shown_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler ends with any of its loops: the dashboard's goes on, and misses nothing of what it was told."""
+    monkeypatch.setattr(model_module, "FAILED_SECONDS", 0.01)
+    monkeypatch.setattr(model_module, "UNVIEWED_SECONDS", 0.01)
+    shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1))
+    make_records, failures = shown.model.uses.make_records, iter(range(3))
+
+    async def fail_at_first() -> Any:
+        records = await make_records()
+        if next(failures, None) is not None:
+            raise ValueError("no such row")
+        return records
+
+    monkeypatch.setattr(shown.model.uses, "make_records", fail_at_first)
+    shown.put(pod("first", on="a", **ONE_GPU))
+    with pytest.raises(ValueError, match="no such row"):
+        await shown.cycle()
+    shown.model.cycle_finished(shown.finished())
+    running = asyncio.create_task(shown.model.run())
+    assert await shown.model.wait_published(5)
+    assert not running.done()
+    state = shown.state()
+    assert state["nodes"]["a"]["used"] == [["team/gang", "core", {GPU: 1, "pods": 1}]]
+    assert state["gangs"]["team/gang"]["verdict"] == "Scheduled"
+    assert [row["cycle"] for row in state["cycles"]] == [2]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
