@@ -1,6 +1,7 @@
 """The HTTP API of the dashboard: reads the model, and answers what if. Nothing here writes to the cluster."""
 
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -19,6 +20,7 @@ from muster.dashboard.messages import Messages, parse_cursor
 from muster.dashboard.model import DashboardModel
 from muster.dashboard.pages import Pages
 from muster.dashboard.rights import ViewerRights
+from muster.dashboard.slices import LoopShare
 from muster.dashboard.static_files import serve_file
 from muster.dashboard.streams import DashboardStreams
 from muster.dashboard.what_if_answers import WhatIfAnswers
@@ -56,6 +58,7 @@ class DashboardServer:
 
     def __init__(self, parts: DashboardParts, access: str, authorize: Authorize) -> None:
         self._parts, self._access, self._authorize = parts, access, authorize
+        self._share = LoopShare()
 
     def app(self, hosts: Collection[str] | None) -> ASGIApp:
         """The guarded app; `hosts`: names that it answers to, None: any."""
@@ -99,7 +102,7 @@ class DashboardServer:
     async def _stream(self, request: Request, rights: ViewerRights) -> Response:
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM)
-        streams, peer = self._parts.streams, rights.user or (request.client.host if request.client else "")
+        streams, peer = self._parts.streams, _peer(request, rights)
         if problem := streams.problem(peer):
             return refuse(429, problem, "close one, or raise `dashboard.maxViewers`")
 
@@ -111,8 +114,8 @@ class DashboardServer:
         return StreamingResponse(streams.events(peer, rights, after, review), media_type=EVENT_STREAM)
 
     async def _state(self, request: Request, rights: ViewerRights) -> Response:
-        state = self._parts.messages.state(rights.namespaces, _number(request, "cycle"))
-        return Response(state, media_type="application/json")
+        make = partial(self._parts.messages.state, rights.namespaces, _number(request, "cycle"))
+        return Response(await self._share.run(_peer(request, rights), make), media_type="application/json")
 
     async def _gang(self, request: Request, rights: ViewerRights) -> Response:
         namespace, name = request.path_params["namespace"], request.path_params["name"]
@@ -125,8 +128,8 @@ class DashboardServer:
 
     async def _cycles(self, request: Request, rights: ViewerRights) -> Response:
         before, limit = _number(request, "before"), _number(request, "limit")
-        shown = 100 if limit is None else min(limit, MOST_CYCLES)
-        return answer({"cycles": self._parts.pages.cycles(rights, before, shown)})
+        make = partial(self._parts.pages.cycles, rights, before, 100 if limit is None else min(limit, MOST_CYCLES))
+        return await self._share.run(_peer(request, rights), lambda: answer({"cycles": make()}))
 
     # what is asked
 
@@ -134,6 +137,11 @@ class DashboardServer:
         if not rights.sees_all:
             return refuse(403, "what if is about the whole cluster", "it needs `list` on podgroups in all namespaces")
         return await self._parts.what_if.respond(request)
+
+
+def _peer(request: Request, rights: ViewerRights) -> str:
+    """Who is counted as one viewer."""
+    return rights.user or (request.client.host if request.client else "")
 
 
 async def _index(_request: Request) -> Response:

@@ -8,10 +8,12 @@ reviewed again while a stream is open.
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from muster.dashboard.messages import Cursor, Messages, beat
 from muster.dashboard.model import DashboardModel, is_set
 from muster.dashboard.rights import ViewerRights
+from muster.dashboard.slices import LoopShare
 
 BEAT_SECONDS = 5.0
 REVIEW_SECONDS = 60.0
@@ -27,6 +29,7 @@ class DashboardStreams:
         self._model, self._messages, self._clock = model, messages, clock
         self._most, self._most_of_peer = most_viewers, -(-most_viewers // 2)
         self._by_peer: Counter[str] = Counter()
+        self._share = LoopShare()  # for first events: most of them are whole states
 
     def problem(self, peer: str) -> str:
         """Why no more streams are opened for a peer; empty: one may be."""
@@ -48,14 +51,18 @@ class DashboardStreams:
             self._by_peer += Counter()  # without those of whom none is left
             self._model.viewers = self._by_peer.total()
 
+    def _next(self, rights: ViewerRights, seen: Cursor | None) -> tuple[bytes, Cursor]:
+        """The next event, if there is one, and where its reader is then."""
+        return self._messages.event(rights.namespaces, seen), self._messages.cursor(rights.namespaces)
+
     async def events(
         self, peer: str, rights: ViewerRights, after: Cursor | None, review: Review
     ) -> AsyncIterator[bytes]:
         """Events for one viewer, until it goes or loses its rights."""
         with self._counted(peer):
-            seen, reviewed_at = after, self._clock()
-            if after == self._messages.cursor(rights.namespaces):
-                yield beat()
+            reviewed_at = self._clock()
+            event, seen = await self._share.run(peer, partial(self._next, rights, after))
+            yield event or beat()
             while not self._model.is_closed:
                 if self._clock() - reviewed_at >= REVIEW_SECONDS:
                     reviewed, reviewed_at = await review(), self._clock()
@@ -63,9 +70,8 @@ class DashboardStreams:
                         return
                     rights = reviewed
                 news = self._model.news
-                event, cursor = self._messages.event(rights.namespaces, seen), self._messages.cursor(rights.namespaces)
+                event, seen = self._next(rights, seen)
                 if event:
                     yield event
-                    seen = cursor
                 if not await is_set(news, BEAT_SECONDS):
                     yield beat()
