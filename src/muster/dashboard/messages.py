@@ -90,7 +90,8 @@ class Messages:
 
     def filter(self, namespaces: frozenset[str] | None) -> NamespaceFilter | None:
         """What hides other namespaces; None: nothing is hidden."""
-        return None if namespaces is None else NamespaceFilter(namespaces, self._model.uses.namespaces)
+        uses = self._model.uses
+        return None if namespaces is None else NamespaceFilter(namespaces, uses.namespaces, uses.path_roots)
 
     def event(self, namespaces: frozenset[str] | None, after: Cursor | None) -> bytes:
         """The next event for a reader: one change, or a state where it has none that leads here; empty: it has all."""

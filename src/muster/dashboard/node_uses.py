@@ -50,6 +50,7 @@ class NodeUses:
         self._has_levels_changed = True
         self.facts_version = 0  # how often a node said something else of itself
         self.levels: Levels = {}
+        self._path_roots: frozenset[str] | None = None  # None: to be collected again
         self.namespaces: dict[str, None] = {}  # of pods and gangs that were seen
 
     # changes
@@ -107,6 +108,15 @@ class NodeUses:
         """What every node says of itself."""
         return self._facts
 
+    @property
+    def path_roots(self) -> frozenset[str]:
+        """What labels of levels and names of domains begin with."""
+        if self._path_roots is None:
+            paths = {path for facts in self._facts.values() for path in facts.domains.values()}
+            labels = {label for labels in self.levels.values() for label in labels}
+            self._path_roots = frozenset(path.partition("/")[0] for path in paths | labels)
+        return self._path_roots
+
     async def make_records(self) -> dict[str, RecordedNode | None]:
         """The nodes that may have changed, as they are now; None: gone."""
         self._update_levels()
@@ -125,7 +135,7 @@ class NodeUses:
         self._has_levels_changed = False
         levels = levels_of(self._cache.objects.topologies)
         if levels != self.levels:
-            self.levels = levels
+            self.levels, self._path_roots = levels, None
             self._changed_nodes.update(dict.fromkeys(self._facts))
 
     def _update_facts(self, name: str) -> None:
@@ -136,8 +146,11 @@ class NodeUses:
             self.facts_version += 1
             return
         facts = node_facts(node, self.levels)
-        if self._facts.get(name) != facts:
+        before = self._facts.get(name)
+        if before != facts:
             self._facts[name] = facts
+            if before is None or before.domains != facts.domains:
+                self._path_roots = None
             self._stale.add(name)
             self.facts_version += 1
 

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp
 
+from muster.api.resources import EVENTS
+from muster.api.resources import NAMESPACES as K8S_NAMESPACES
 from muster.dashboard.guard import SECURITY_HEADERS
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.reporting.dashboard.visibility import ELSEWHERE
+from tests.support.drawing import draw
 from tests.support.factories import node, pod, podgroup, queue
 from tests.support.shown_app import build_app, by_token, fetch
 from tests.support.shown_cluster import NAMESPACES, ShownCluster
@@ -197,6 +202,30 @@ async def test_pages_show_one_thing_with_all_about_it() -> None:
     cycles = (await fetch(app, "/api/cycles?before=2&limit=5")).json["cycles"]
     assert [row["cycle"] for row in cycles] == [1]
     assert cycles[0]["counts"]["bound"] == 1
+
+
+async def test_events_name_no_gang_of_a_namespace_that_is_gone() -> None:
+    """Events and statuses are older than this process: it has seen nothing of the namespaces that they name."""
+    cluster = MemoryCluster()
+    await cluster.create(K8S_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}})
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": OWN},
+        "involvedObject": {"kind": "PodGroup", "name": "train", "namespace": OWN},
+        "message": "1 pod had to leave (preempted) to make room for `vanished/merger-model`; best is `z1/r1`",
+    }
+    await cluster.create(EVENTS, event)
+    shown = await shown_cluster()
+    shown.put(*draw("z1/r1 a:1"))
+    await shown.cycle()
+    app = build_app(shown, by_token, None, cluster)
+    messages = [
+        [each["message"] for each in (await fetch(app, f"/api/gangs/{OWN}/train", token=token)).json["events"]]
+        for token in ("all", "some")
+    ]
+    hidden = event["message"].replace("vanished/merger-model", ELSEWHERE)  # type: ignore[attr-defined]
+    assert messages == [[event["message"]], [hidden]]
 
 
 SCHEMES = ("GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE")

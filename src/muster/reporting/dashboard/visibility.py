@@ -21,19 +21,31 @@ ELSEWHERE = "(in another namespace)"
 
 
 class NamespaceFilter:
-    """What a viewer of some namespaces may see; `others`: the namespaces that exist beside them."""
+    """What a viewer of some namespaces may see; `others`: the namespaces that are known beside them.
 
-    def __init__(self, namespaces: Collection[str], others: Collection[str]) -> None:
+    `path_roots`: what labels and domains begin with; other paths in a sentence name something in a namespace, be it one
+    that is gone: statuses and events are older than this process.
+    """
+
+    def __init__(self, namespaces: Collection[str], others: Collection[str], path_roots: Collection[str] = ()) -> None:
         self.namespaces = frozenset(namespaces)
         self._others = frozenset(others) - self.namespaces
+        self._harmless = self.namespaces | frozenset(path_roots) - self._others
 
     def sees(self, key: str) -> bool:
         """Whether a gang or pod, by namespace/name, is of one of the namespaces."""
         return key.partition("/")[0] in self.namespaces
 
-    def redact(self, text: str) -> str:
+    def redact(self, sentence: str) -> str:
         """A sentence without names of other namespaces."""
-        return QUALIFIED.sub(lambda match: ELSEWHERE if match[1] in self._others else match[0], text)
+        return QUALIFIED.sub(lambda match: match[0] if self._is_harmless(match) else ELSEWHERE, sentence)
+
+    def _is_harmless(self, match: re.Match[str]) -> bool:
+        return match[1] in self._harmless or (match[1].isdigit() and match[1] not in self._others)
+
+    def _redact_known(self, line: str) -> str:
+        """A line about the last plan: it names no namespace that is not known, and draws trees of any names."""
+        return QUALIFIED.sub(lambda match: ELSEWHERE if match[1] in self._others else match[0], line)
 
     # rows
 
@@ -91,7 +103,7 @@ class NamespaceFilter:
         )
 
     def _line(self, line: TextLine) -> TextLine:
-        return tuple({**piece, "text": self.redact(piece["text"])} for piece in line)
+        return tuple({**piece, "text": self._redact_known(piece["text"])} for piece in line)
 
     def _events(self, events: Iterable[GangEvent]) -> Iterable[GangEvent]:
         return (replace(each, message=self.redact(each.message)) for each in events)

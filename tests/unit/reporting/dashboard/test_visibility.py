@@ -9,7 +9,7 @@ from muster.reporting.dashboard.cycles import LISTED, FinishedPlan, cycle_record
 from muster.reporting.dashboard.visibility import ELSEWHERE, NamespaceFilter
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FILTER = NamespaceFilter({"amber"}, {"amber", "birch", "z1"})
+FILTER = NamespaceFilter({"amber"}, {"amber", "birch", "z1"}, {"x", "z1", "z9"})
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,8 @@ FILTER = NamespaceFilter({"amber"}, {"amber", "birch", "z1"})
         ("needs `nvidia.com/gpu`, 3/4 placed", "needs `nvidia.com/gpu`, 3/4 placed"),
         ("best is `z9/r1`", "best is `z9/r1`"),
         ("the domain `x/birch/r1`", "the domain `x/birch/r1`"),
+        ("room for `gone/train`", f"room for `{ELSEWHERE}`"),
+        ("room for `z1/train`", f"room for `{ELSEWHERE}`"),
     ],
 )
 def test_a_sentence_names_no_gang_of_another_namespace(text: str, expected: str) -> None:
