@@ -58,7 +58,9 @@ class DashboardStreams:
     async def events(
         self, peer: str, rights: ViewerRights, after: Cursor | None, review: Review
     ) -> AsyncIterator[bytes]:
-        """Events for one viewer, until it goes or loses its rights."""
+        """Events for one viewer, until it goes or loses its rights; none where others have come in between."""
+        if self.problem(peer):
+            return
         with self._counted(peer):
             reviewed_at = self._clock()
             event, seen = await self._share.run(peer, partial(self._next, rights, after))

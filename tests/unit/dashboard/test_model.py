@@ -16,6 +16,7 @@ from tests.support.shown_cluster import ShownCluster
 
 GPU = "nvidia.com/gpu"
 ONE_GPU: dict[str, Any] = {GPU: 1}
+TWO_GPUS: dict[str, Any] = {GPU: 2}
 PICTURE = """
     z1/r1  a:2 b:2
     z1/r2  c:1
@@ -243,7 +244,7 @@ async def test_a_gang_is_behind_others_although_its_place_is_the_same() -> None:
     def waiting(name: str, day: int) -> list[Raw]:
         made = podgroup(name=name, minMember=3)
         made["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
-        return [made, *(pod(f"{name}-{i}", gang=name, **{GPU: 2}) for i in range(3))]
+        return [made, *(pod(f"{name}-{i}", gang=name, **TWO_GPUS) for i in range(3))]
 
     rest = [*draw(PICTURE), queue("default"), *waiting("last", 3)]
     shown = ShownCluster(*rest, *waiting("first", 1))

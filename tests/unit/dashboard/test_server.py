@@ -1,5 +1,6 @@
 """The HTTP API: who gets what, what is refused, and what every answer carries."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -226,6 +227,17 @@ async def test_events_name_no_gang_of_a_namespace_that_is_gone() -> None:
     ]
     hidden = event["message"].replace("vanished/merger-model", ELSEWHERE)  # type: ignore[attr-defined]
     assert messages == [[event["message"]], [hidden]]
+
+
+async def test_streams_that_are_opened_at_once_are_limited_as_others() -> None:
+    """Each of them is checked before the first is counted."""
+    shown = await shown_cluster()
+    app = build_app(shown)
+    opened = asyncio.gather(*(fetch(app, "/api/stream", stays_seconds=0.2) for _ in range(50)))
+    await asyncio.sleep(0.1)
+    assert shown.model.viewers == 2
+    assert sum(b"event: state" in each.body for each in await opened) == 2
+    assert shown.model.viewers == 0
 
 
 SCHEMES = ("GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE")
