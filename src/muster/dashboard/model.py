@@ -179,8 +179,8 @@ class DashboardModel:
         gangs = await (self._compare(plan) if plan else self._stand_by(leads))
         if gangs is not None:
             self._note_gangs(gangs)
-        if plan is not None:
-            self.uses.set_nominations(plan.plan.nominations)
+        if plan is not None or not leads:
+            self.uses.set_nominations(plan.plan.nominations if plan and leads else ())
         nodes = await self.uses.make_records()
         if plan is not None and gangs is not None:
             cycles[-1] = with_refusals(cycles[-1], refusals(gangs.changed, self.gangs))

@@ -11,7 +11,7 @@ from muster.dashboard.history import DashboardHistory, Publication
 from muster.reporting.dashboard.cycles import RecordedCycle
 from muster.reporting.dashboard.rows import CycleRow
 from tests.support.drawing import draw
-from tests.support.factories import Raw, node, pod, podgroup, pods, queue, topology
+from tests.support.factories import Raw, node, pod, podgroup, pods, priority_class, queue, topology
 from tests.support.shown_cluster import ShownCluster
 
 GPU = "nvidia.com/gpu"
@@ -282,3 +282,22 @@ async def test_an_error_in_what_is_shown_ends_nothing(monkeypatch: pytest.Monkey
     assert [row["cycle"] for row in state["cycles"]] == [2]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_replica_that_leads_no_more_nominates_nothing() -> None:
+    """Its last plan is not carried out: the next leader makes another one."""
+    shown = ShownCluster(
+        *draw("z1/r1 a:1"),
+        queue("default"),
+        priority_class("low", 1),
+        priority_class("high", 10),
+        podgroup(name="old", minMember=1, priorityClassName="low", preemptibility="preemptible", queue="default"),
+        podgroup(name="new", minMember=1, priorityClassName="high", queue="default", preemptibility="preemptible"),
+        pod("old-0", gang="old", on="a", **ONE_GPU),
+        pod("new-0", gang="new", **ONE_GPU),
+    )
+    await shown.cycle()
+    assert [use[1] for use in shown.state()["nodes"]["a"]["used"]] == ["nominated", "extra"]
+    shown.is_leading = False
+    await shown.model.update()
+    assert [use[1] for use in shown.state()["nodes"]["a"]["used"]] == ["extra"]
