@@ -1,9 +1,12 @@
 """Pages of one gang or node, and the list of cycles: now, or as they were after a cycle."""
 
+from functools import partial
+
 from muster.dashboard.gang_events import GangEvents
 from muster.dashboard.messages import Messages
 from muster.dashboard.model import GANG_ROWS, NODE_ROWS, DashboardModel
 from muster.dashboard.rights import ViewerRights
+from muster.dashboard.slices import LoopShare
 from muster.reporting.dashboard.cycles import cycle_row
 from muster.reporting.dashboard.gangs import RecordedGang, gang_page
 from muster.reporting.dashboard.nodes import RecordedNode, node_page
@@ -15,6 +18,7 @@ class Pages:
 
     def __init__(self, model: DashboardModel, messages: Messages, events: GangEvents) -> None:
         self._model, self._messages, self._events = model, messages, events
+        self._share = LoopShare()  # for gangs of thousands of pods
 
     def node(self, rights: ViewerRights, name: str, cycle: int | None) -> NodePage | None:
         """A node; None: there is none of this name."""
@@ -33,7 +37,8 @@ class Pages:
         if cycle is not None:
             at = self._model.history.cycle(cycle).row.at
             events = tuple(event for event in events if event.at <= at)
-        page = gang_page(record, self._shown_cycle(cycle), events)
+        make = partial(gang_page, record, self._shown_cycle(cycle), events)
+        page = await self._share.run(rights.user, make)
         return page if hidden is None else hidden.gang_page(page)
 
     def cycles(self, rights: ViewerRights, before: int | None, limit: int) -> list[CycleRow]:

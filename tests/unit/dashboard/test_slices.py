@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from muster.dashboard import pages
 from muster.dashboard.slices import LoopShare
-from tests.support.factories import node
+from muster.reporting.dashboard.gangs import gang_page
+from muster.reporting.dashboard.rows import GangPage
+from tests.support.factories import node, podgroup
 from tests.support.shown_app import build_app, fetch
 from tests.support.shown_cluster import ShownCluster
 
@@ -40,6 +43,22 @@ async def test_a_viewer_waits_for_one_request_of_another() -> None:
         task.cancel()
     await asyncio.gather(*flood, return_exceptions=True)
     assert await share.run("one", work), "those that gave up hold nothing up"
+
+
+async def test_pages_of_gangs_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a gang of 5,000 pods takes a fifth of a second."""
+    shown, make = ShownCluster(node("n1"), podgroup(minMember=1)), gang_page
+    await shown.cycle()
+
+    def slow_page(*arguments: Any) -> GangPage:
+        time.sleep(0.02)
+        return make(*arguments)
+
+    monkeypatch.setattr(pages, "gang_page", slow_page)
+    app, began = build_app(shown), time.monotonic()
+    answers = await asyncio.gather(*(fetch(app, "/api/gangs/team/gang") for _ in range(4)))
+    assert {each.status for each in answers} == {200}
+    assert time.monotonic() - began >= 3 * 5 * 0.02
 
 
 async def test_states_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
