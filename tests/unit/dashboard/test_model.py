@@ -256,7 +256,7 @@ async def test_a_gang_is_behind_others_although_its_place_is_the_same() -> None:
 
 
 async def test_an_error_in_what_is_shown_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler ends with any of its loops: the dashboard's goes on, and misses nothing of what it was told."""
+    """The scheduler ends with any of its loops: the dashboard's goes on, and misses nothing that was reported to it."""
     monkeypatch.setattr(model_module, "FAILED_SECONDS", 0.01)
     monkeypatch.setattr(model_module, "UNVIEWED_SECONDS", 0.01)
     shown = ShownCluster(*draw(PICTURE), podgroup(minMember=1))
@@ -274,7 +274,7 @@ async def test_an_error_in_what_is_shown_ends_nothing(monkeypatch: pytest.Monkey
         await shown.cycle()
     shown.model.cycle_finished(shown.finished())
     running = asyncio.create_task(shown.model.run())
-    assert await shown.model.wait_published(5)
+    assert await model_module.is_set(shown.model.news, 5)
     assert not running.done()
     state = shown.state()
     assert state["nodes"]["a"]["used"] == [["team/gang", "core", {GPU: 1, "pods": 1}]]
