@@ -32,7 +32,6 @@ from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.validation.fields import Value
 
 LONGEST_SECONDS = 30.0
-POLL_SECONDS = 0.25
 MOST_BYTES = 64 * 2**10
 MOST_NEW_NODES = 1_000
 
@@ -93,15 +92,21 @@ class WhatIfAnswers:
             given_up.set()
 
     async def _wait(self, request: Request, running: asyncio.Task[bytes]) -> Response:
-        end = asyncio.get_running_loop().time() + LONGEST_SECONDS
-        while asyncio.get_running_loop().time() < end:
-            await asyncio.wait({running}, timeout=POLL_SECONDS)
-            if running.done():
-                return _respond(running)
-            if await request.is_disconnected():
-                return refuse(499, "the viewer has gone")
+        gone = asyncio.create_task(_until_disconnected(request))
+        await asyncio.wait({running, gone}, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        has_gone = gone.done()
+        gone.cancel()
+        if running.done():
+            return _respond(running)
+        if has_gone:
+            return refuse(499, "the viewer has gone")
         hint = "`muster plan` with the same changes takes all the time that it needs"
         return refuse(504, f"no plan within {LONGEST_SECONDS:.0f} s: it is given up", hint)
+
+
+async def _until_disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
 
 
 def _retrieve(task: asyncio.Task[bytes]) -> None:

@@ -137,7 +137,8 @@ async def test_it_is_given_up_when_its_viewer_goes(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(what_if_answers, "plan_in_stages", endless)
     app = build_app(await shown_cluster())
-    await fetch(app, "/api/what-if", "POST", body={}, stays_seconds=0.1, content_type="application/json")
+    async with asyncio.timeout(what_if_answers.LONGEST_SECONDS / 2):
+        await fetch(app, "/api/what-if", "POST", body={}, stays_seconds=0.1, content_type="application/json")
     assert await asyncio.to_thread(seen.wait, 5)
 
 
