@@ -61,6 +61,9 @@ class WhatIfQuestion(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     add_nodes: NewNodes | None = None
 
 
+KNOWN = ", ".join(sorted(WhatIfQuestion.__struct_encode_fields__))
+
+
 class WhatIfAnswers:
     """Answers questions about the objects that the scheduler knows."""
 
@@ -129,7 +132,7 @@ def read_question(body: bytes) -> WhatIfQuestion:
     try:
         question = msgspec.json.decode(body, type=WhatIfQuestion)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the question cannot be read: {error}") from None
+        raise InputError(f"the question cannot be read: {error}", hint=f"known: {KNOWN}") from None
     more = question.add_nodes
     if more is not None and not 1 <= more.count <= MOST_NEW_NODES:
         raise InputError(f"addNodes.count: {more.count} is out of range", hint=f"1 to {MOST_NEW_NODES}")

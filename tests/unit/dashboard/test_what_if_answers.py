@@ -96,6 +96,11 @@ async def test_a_wrong_question_says_what_is_wrong(question: Any, status: int, s
     assert (answered.status, says in answered.json["message"]) == (status, True), answered.json
 
 
+async def test_a_field_that_is_not_known_leads_to_those_that_are() -> None:
+    answered = await suppose(build_app(await shown_cluster()), {"dran": ["a"]})
+    assert answered.json["hint"] == "known: addNodes, drain, drainDomains, set, without"
+
+
 async def test_a_question_is_json_and_short() -> None:
     app = build_app(await shown_cluster())
     assert (await suppose(app, {}, content_type="text/plain")).status == 415

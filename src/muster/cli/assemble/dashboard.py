@@ -25,6 +25,7 @@ from muster.observability.serving.connection_table import ConnectionLimits
 from muster.scheduler.loop import Scheduler
 
 SPARE_CONNECTIONS = 32  # for requests beside the streams
+CONFIGURED = "`dashboard.host` and `dashboard.port` of the configuration say where"
 
 
 class RunningDashboard(Struct, frozen=True):
@@ -35,13 +36,15 @@ class RunningDashboard(Struct, frozen=True):
     model: DashboardModel
 
 
-def build_dashboard(settings: Config, cluster: Cluster, scheduler: Scheduler) -> RunningDashboard:
+def build_dashboard(
+    settings: Config, cluster: Cluster, scheduler: Scheduler, address_hint: str = CONFIGURED
+) -> RunningDashboard:
     """Attach a dashboard to a scheduler, and open its socket.
 
-    InputError where the address is not available, or nothing says who may view.
+    InputError where the address is not available, with this hint, or nothing says who may view.
     """
     chosen = settings.dashboard
-    listener = listen(chosen.host, chosen.port, "`dashboard.host` and `dashboard.port` of the configuration say where")
+    listener = listen(chosen.host, chosen.port, address_hint)
     model = DashboardModel(
         scheduler.watched.cache,
         settings.policy,

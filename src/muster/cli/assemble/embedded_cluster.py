@@ -101,7 +101,8 @@ async def open_embedded_cluster(
     }
     if operator is not None:
         loops["grove operator"] = operator.run
-    dashboard = build_dashboard(settings, memory, scheduler) if settings.dashboard.enabled else None
+    hint = "`--dashboard-port` says where; without it, any free port will do"
+    dashboard = build_dashboard(settings, memory, scheduler, hint) if settings.dashboard.enabled else None
     if dashboard is not None:
         loops |= dashboard.loops
     if respawned:

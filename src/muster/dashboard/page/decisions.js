@@ -2,7 +2,7 @@
 import { address, gangAddress, nodeAddress, setParams } from "./router.js";
 import { app, throttled } from "./app.js";
 import { read } from "./api.js";
-import { choice, element, field, isolated, link, sentence, shape } from "./elements.js";
+import { choice, element, field, isolated, link, searchField, sentence, shape } from "./elements.js";
 import { clock, milliseconds, number, plural } from "./format.js";
 import { colorOf } from "./palette.js";
 
@@ -25,14 +25,7 @@ class DecisionsView {
     this.items = new Map(); // cycle -> what is shown of it
     this.most = STEP;
     this.isComplete = false;
-    this.search = element("input", {
-      type: "search",
-      placeholder: "gang, pod or node",
-      value: route.params.get("q") || "",
-      autocomplete: "off",
-      spellcheck: "false",
-    });
-    this.search.addEventListener("input", () => setParams({ q: this.search.value.trim() }));
+    this.search = searchField("gang, pod or node", route.params.get("q"), (q) => setParams({ q }));
     this.kind = choice([["", "everything"], ...KINDS.map((kind) => [kind, kind])], route.params.get("kind") || "", (value) =>
       setParams({ kind: value }),
     );

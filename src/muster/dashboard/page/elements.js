@@ -31,6 +31,13 @@ export function field(label, control, isLabelHidden) {
   return element("label", { class: "field", for: control.id }, element("span", { class: isLabelHidden ? "unseen" : null }, label), control);
 }
 
+// A field for text that is searched for while it is typed.
+export function searchField(placeholder, text, onSearch) {
+  const input = element("input", { type: "search", placeholder, value: text || "", autocomplete: "off", spellcheck: "false" });
+  input.addEventListener("input", () => onSearch(input.value.trim()));
+  return input;
+}
+
 export function choice(options, value, onChange) {
   const control = element(
     "select",

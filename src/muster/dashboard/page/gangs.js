@@ -1,7 +1,7 @@
 // All gangs: search, filters, order. Only the rows in sight are in the page, so that ten thousand scroll as easily as ten.
 import { gangAddress, onMap, setParams } from "./router.js";
 import { app, throttled } from "./app.js";
-import { choice, element, field, isolated, link, sentence, setOptions } from "./elements.js";
+import { choice, element, field, isolated, link, searchField, sentence, setOptions } from "./elements.js";
 import { age, byName, number, plural } from "./format.js";
 import { colorOf } from "./palette.js";
 import { meter, verdictChip, VERDICTS } from "./verdicts.js";
@@ -41,14 +41,7 @@ class GangsView {
   constructor(route) {
     this.title = "Gangs";
     this.route = route;
-    this.search = element("input", {
-      type: "search",
-      placeholder: "name, owner, message",
-      value: route.params.get("q") || "",
-      autocomplete: "off",
-      spellcheck: "false",
-    });
-    this.search.addEventListener("input", () => setParams({ q: this.search.value.trim() }));
+    this.search = searchField("name, owner, message", route.params.get("q"), (q) => setParams({ q }));
     this.filters = {};
     for (const name of ["namespace", "queue", "verdict", "reason"])
       this.filters[name] = choice([], "", (value) => setParams({ [name]: value }));
