@@ -1,9 +1,11 @@
 """Pods from plain objects: what grouping reads of them, and nothing that kubelets and agents change all the time."""
 
+from typing import Protocol
+
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.core import Pod
+from muster.api.core import PodStatus
 from muster.api.decoding import decode
 from muster.api.meta import ObjectMeta
 from muster.grouping.types import Raw, WorkloadPod, WorkloadPodSpec, WorkloadPodStatus
@@ -11,6 +13,34 @@ from muster.grouping.types import Raw, WorkloadPod, WorkloadPodSpec, WorkloadPod
 # Annotations of owned pods that rules read; a pod without owners is a workload itself and keeps all of its own.
 READ_PREFIXES = ("kai.scheduler/", "muster.dev/", "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/")
 FINISHED_PHASES = ("Succeeded", "Failed")
+
+
+class DecodedSpec(Protocol):
+    """The fields of a spec that grouping reads."""
+
+    @property
+    def scheduler_name(self) -> str:
+        """The scheduler of the pod."""
+
+    @property
+    def priority_class_name(self) -> str:
+        """Its priority class; empty: none."""
+
+
+class DecodedPod(Protocol):
+    """A pod as any struct that has these fields."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Identity, labels, annotations and owners."""
+
+    @property
+    def spec(self) -> DecodedSpec:
+        """What it asks for."""
+
+    @property
+    def status(self) -> PodStatus:
+        """Its phase."""
 
 
 def read_pod(raw: Raw) -> WorkloadPod:
@@ -21,7 +51,7 @@ def read_pod(raw: Raw) -> WorkloadPod:
     )
 
 
-def pod_of(pod: Pod) -> WorkloadPod:
+def pod_of(pod: DecodedPod) -> WorkloadPod:
     """What grouping reads of a pod that is decoded already."""
     spec = WorkloadPodSpec(pod.spec.scheduler_name, pod.spec.priority_class_name)
     return WorkloadPod(_read_metadata(pod.metadata), spec, _read_status(pod.status.phase))

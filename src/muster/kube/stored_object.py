@@ -169,6 +169,13 @@ def read_object(stored: StoredObject, struct: type[T]) -> T:
     return stored.read(struct) if isinstance(stored, EncodedObject) else decode(stored, struct)[0]
 
 
+def received_pod(stored: StoredObject) -> Pod | ListedPod:
+    """A pod as it was decoded when it came; fields that do not fit keep their defaults."""
+    if isinstance(stored, EncodedObject) and isinstance(stored.struct, ListedPod):
+        return stored.struct
+    return read_object(stored, Pod)
+
+
 def metadata_of(stored: StoredObject) -> ObjectMeta:
     """Metadata of an object; fields that do not fit keep their defaults."""
     return stored.metadata if isinstance(stored, EncodedObject) else decode(stored, ObjectHead)[0].metadata

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 import structlog
 
 from muster.api import names
-from muster.api.core import Pod
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
@@ -44,7 +43,7 @@ from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorE
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
-from muster.kube.stored_object import identity, read_object
+from muster.kube.stored_object import identity, received_pod
 from muster.kube.work_queue import WorkQueue
 
 log = structlog.get_logger()
@@ -130,7 +129,7 @@ class Grouper:
     def _pod_changed(self, event: ReflectorEvent) -> None:
         match event:
             case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
-                read = read_object(stored, Pod)
+                read = received_pod(stored)
                 pod = pod_of(read)
                 if self._is_left_alone(pod):
                     self.assigner.drop(identity(stored))

@@ -88,7 +88,8 @@ class MemberIndex:
     def drop(self, name: str) -> GroupedPod | None:
         """Forget a pod; returns it as it was."""
         before = self._pods.pop(name, None)
-        self._index(name, before, None)
+        if before is not None:
+            self._index(name, before, None)
         return before
 
     def owned_by(self, uid: str) -> Collection[str]:
