@@ -52,6 +52,7 @@ class Metrics:
         self.registry.register(self._queues)
         ProcessCollector(namespace=PREFIX, registry=self.registry)
         self._requests: dict[tuple[str, str], tuple[Counter, Histogram]] = {}  # by verb and code
+        self._bindings: dict[Role, Counter] = {}
         self._gauge("build_info").labels(__version__, platform.python_version()).set(1)
         self._begin_at_zero()
 
@@ -132,7 +133,10 @@ class Metrics:
 
     def bound(self, role: Role, seconds: float) -> None:
         """The API server confirmed a binding."""
-        self._counter("bindings_total").labels(role).inc()
+        count = self._bindings.get(role)
+        if count is None:
+            count = self._bindings[role] = self._counter("bindings_total").labels(role)
+        count.inc()
         self._histogram("bind_duration_seconds").observe(seconds)
 
     def bind_failed(self, reason: str, seconds: float) -> None:
