@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.core import Pod
@@ -44,6 +45,7 @@ from muster.validation.pods.membership import gang_of
 log = structlog.get_logger()
 CONFLICT = 409
 AGAIN_SECONDS = 300.0  # the same event about the same object is not written more often
+EMPTIED_SECONDS = 5.0  # how much later a gang is reported whose last pod has left: most go with their workload
 RECEIVED_SECONDS = 5.0  # how long an update that the cache does not have yet is not written again
 AT_ONCE, AT_ONCE_BUSY = 16, 1  # updates: few, as bindings come first; fewer while these are in flight
 SHOWN = 5  # failures that are logged
@@ -75,6 +77,7 @@ class StatusUpdate(Struct, frozen=True, eq=False):
     name: str
     content: object  # for comparison: an update whose content was written already is skipped
     body: Any
+    emptied: str = ""  # the gang, where its last pod has left since it was reported
 
     @property
     def address(self) -> Address:
@@ -110,6 +113,7 @@ class StatusWriter:
         self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
         self._placed: dict[Address, int] = {}  # pods that were bound, and from which cycle on they may be written to
         self._written: dict[tuple[Address, Kind], tuple[object, float]] = {}  # the content, and when
+        self._emptied: dict[str, float] = {}  # gangs whose last pod has left, and since when that is known
         self._failures: list[str] = []  # the first few messages
         self._failed = 0
         self._silent_until = -math.inf
@@ -154,7 +158,7 @@ class StatusWriter:
         for update in [*_withdrawn(self._written, fresh, cycle)]:
             fresh[update.address] = [update]
         self._placed = {address: number for address, number in self._placed.items() if number > cycle.number}
-        for address in self._placed:
+        for address in [*self._placed, *self._emptied_lately(fresh)]:
             fresh.pop(address, None)
         now, due = self.clock(), {(address, update.kind) for address, updates in fresh.items() for update in updates}
         self._written = {
@@ -164,6 +168,13 @@ class StatusWriter:
             self._report_failures()
         self._updates = {address: fresh[address] for address in self._updates if address in fresh} | fresh
         self._number, self._term = cycle.number, cycle.term
+
+    def _emptied_lately(self, fresh: Mapping[Address, list[StatusUpdate]]) -> Iterator[Address]:
+        """Objects of gangs whose last pod has just left: their PodGroups go as well, unless they get other pods."""
+        now, before = self.clock(), self._emptied
+        emptied = {address: updates[0].emptied for address, updates in fresh.items() if updates[0].emptied}
+        self._emptied = {gang: before.get(gang, now) for gang in emptied.values()}
+        return (address for address, gang in emptied.items() if now - self._emptied[gang] < EMPTIED_SECONDS)
 
     def _send_next(self, tasks: asyncio.TaskGroup) -> None:
         most = AT_ONCE_BUSY if self.is_busy() else AT_ONCE
@@ -302,10 +313,18 @@ def _at_rest(gang_plan: GangPlan) -> bool:
 def _of_gang_or_none(outcome: Outcome, group: PodGroup, cycle: CycleOutcome) -> list[StatusUpdate] | None:
     """None where an internal error prevents them: it must not keep other gangs from being reported."""
     try:
-        return list(_about(outcome, group, cycle))
+        updates = list(_about(outcome, group, cycle))
+        return [replace(each, emptied=outcome.gang.key) for each in updates] if _is_emptied(outcome, group) else updates
     except Exception:
         log.exception("status not written", gang=outcome.gang.key)
         return None
+
+
+def _is_emptied(outcome: Outcome, group: PodGroup) -> bool:
+    """Whether no pod is left of a gang that had some when it was last reported."""
+    left, reported = outcome.before.standing, group.status
+    has_left = left.placed or left.pending or left.gated or left.succeeded
+    return not has_left and reported is not None and reported.running + reported.pending > 0
 
 
 def _about(outcome: Outcome, group: PodGroup, cycle: CycleOutcome) -> Iterator[StatusUpdate]:

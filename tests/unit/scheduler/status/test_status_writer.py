@@ -34,6 +34,7 @@ from muster.scheduler.status.gang_events import about_stray
 from muster.scheduler.status.status_writer import (
     AGAIN_SECONDS,
     AT_ONCE,
+    EMPTIED_SECONDS,
     RECEIVED_SECONDS,
     SHOWN,
     Address,
@@ -300,6 +301,42 @@ async def test_while_nothing_works_the_log_is_not_flooded() -> None:
     once = len({line["what"] for line in lines})
     assert 0 < once <= SHOWN
     assert len(lines) == 2 * once
+
+
+async def test_a_gang_that_is_about_to_go_is_not_reported_as_short_of_pods() -> None:
+    """A workload is deleted pod by pod, and its PodGroup last: nobody wants a warning for each of its gangs."""
+    world = waiting(pods=2, groups=3)
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.reported()
+        first = len(bench.cluster.log)
+        for i in range(3):
+            for j in range(2):
+                world.memory.store.delete(PODS, "default", f"g{i}-{j}", grace_seconds=0)
+        for _ in range(3):
+            bench.news()
+            await bench.reported()
+            await world.time.advance(EMPTIED_SECONDS / 4)
+        for i in range(2):
+            world.memory.store.delete(POD_GROUPS, "default", f"g{i}")
+        assert bench.cluster.log[first:] == []
+        await world.time.advance(EMPTIED_SECONDS)
+        bench.news()
+        await bench.reported()
+    written = [line.partition(".")[0] for line in sorted(bench.cluster.log[first:])]
+    assert written == ["create events g2", "patch podgroups g2 status"], "the one that stays says so, a little later"
+    assert not world.group("g2")["status"].get("pending")
+
+
+async def test_a_new_podgroup_without_pods_says_at_once_what_it_lacks() -> None:
+    world = World([gpu_node("a")])
+    world.create(POD_GROUPS, group("g0", minMember=2))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.reported()
+    assert [event["reason"] for event in events(world)] == ["NotEnoughPods"]
 
 
 async def test_an_object_that_is_gone_needs_no_update() -> None:
