@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from bench.cluster import AT_ONCE, FOREIGN, NAMESPACE, each, numbered_node, opened, say
 from bench.cpu import cpu_seconds
-from bench.grove_bare import BareClient, BareFigures, Moment, delete_present, now, passed
+from bench.grove_bare import TIMINGS, BareClient, BareFigures, Moment, delete_present, is_ready, now, passed
 from muster.api.names import PART_OF
 from muster.api.resources import (
     NODES,
@@ -46,7 +46,6 @@ from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.process import tune
 from muster.config.settings import Config, Log
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.controller.controller_runtime import ControllerRuntime
@@ -55,7 +54,6 @@ from muster.scheduler.loop import Scheduler
 
 PODS_EACH = 2
 WARM_UP = 50  # replicas
-TIMINGS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
 LONGEST_SECONDS = 600.0
 PARTS = (SERVICES, POD_CLIQUES, POD_GANGS, POD_GROUPS)  # one a replica
 LOOK_SECONDS = 0.01
@@ -184,11 +182,6 @@ async def control_plane(cluster: Cluster) -> AsyncIterator[ControlPlane]:
 
 def is_of_set(raw: Raw) -> bool:
     return PART_OF in (raw["metadata"].get("labels") or ())
-
-
-def is_ready(raw: Raw) -> bool:
-    conditions = raw.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 # measuring ------------------------------------------------------------------------------------------------------------
