@@ -12,7 +12,8 @@ from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
 from muster.kube.cluster import Cluster, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.scheduler.status.status_writer import AGAIN_SECONDS, CycleOutcome, StatusWriter
+from muster.scheduler.status.status_updates import CycleOutcome
+from muster.scheduler.status.status_writer import AGAIN_SECONDS, StatusWriter
 from tests.contract.given import kind_of, pod_group
 
 

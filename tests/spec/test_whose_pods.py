@@ -13,7 +13,7 @@ from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
-from muster.scheduler.status.status_writer import CycleOutcome, UpdateBuilder
+from muster.scheduler.status.status_updates import CycleOutcome, UpdateBuilder
 from tests.spec.scene import run
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue
 

@@ -30,7 +30,8 @@ from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.observer import Observer
 from muster.scheduler.promises import UnseenPromises
 from muster.scheduler.status.decision_log import DecisionLog
-from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
+from muster.scheduler.status.status_updates import CycleOutcome
+from muster.scheduler.status.status_writer import StatusWriter
 from muster.scheduler.watched_cluster import WatchedCluster
 
 log = structlog.get_logger()

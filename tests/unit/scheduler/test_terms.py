@@ -25,7 +25,8 @@ from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.observer import NoObserver
 from muster.scheduler.status.event_queue import EventQueue
-from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
+from muster.scheduler.status.status_updates import CycleOutcome
+from muster.scheduler.status.status_writer import StatusWriter
 from tests.support.live.faults import Call, Faulty
 from tests.support.live.objects import gpu_node, gpu_pod, group
 from tests.support.live.world import World

@@ -29,19 +29,16 @@ from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.reporting.outcome import Outcome, outcomes
-from muster.scheduler.status import status_writer
+from muster.scheduler.status import status_updates
 from muster.scheduler.status.gang_events import about_stray
+from muster.scheduler.status.status_updates import Address, CycleOutcome, StatusUpdate, UpdateBuilder
 from muster.scheduler.status.status_writer import (
     AGAIN_SECONDS,
     AT_ONCE,
     EMPTIED_SECONDS,
     RECEIVED_SECONDS,
     SHOWN,
-    Address,
-    CycleOutcome,
-    StatusUpdate,
     StatusWriter,
-    UpdateBuilder,
 )
 from muster.validation.pods.membership import Stray
 from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
@@ -677,7 +674,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
         seen.append(len(gang_outcomes))
         return gang_outcomes
 
-    monkeypatch.setattr(status_writer, "outcomes", counted)
+    monkeypatch.setattr(status_updates, "outcomes", counted)
     for struct, raw in (
         (Node, gpu_node("a")),
         (PodGroup, group("g", minMember=1)),
