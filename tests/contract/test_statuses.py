@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 import muster
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
 from muster.kube.cluster import Cluster, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.scheduler.status import status_writer
 from muster.scheduler.status.status_updates import CycleOutcome
 from muster.scheduler.status.status_writer import AGAIN_SECONDS, StatusWriter
 from tests.contract.given import kind_of, pod_group
@@ -45,12 +48,12 @@ async def write_statuses(
     raw += [await cluster.get(QUEUES, "", queue)]
     now = datetime.now(UTC)
     snapshot, failed = take(muster.objects(raw), now, (f"of-{namespace}",)), list[bool]()
-    status_writer = StatusWriter(cluster, Leads(), lambda: 0.0, again=failed.append)
-    status_writer.submit(CycleOutcome(1, snapshot, plan(snapshot), now, 0))
+    writer = StatusWriter(cluster, Leads(), lambda: 0.0, again=failed.append)
+    writer.submit(CycleOutcome(1, snapshot, plan(snapshot), now, 0))
     await meanwhile()
-    task = asyncio.create_task(status_writer.run())
+    task = asyncio.create_task(writer.run())
     async with asyncio.timeout(20):
-        while not status_writer.reported_cycle and not task.done():
+        while not writer.reported_cycle and not task.done():
             await asyncio.sleep(0.005)
     task.cancel()
     await asyncio.wait([task])
@@ -61,8 +64,11 @@ async def status(cluster: Cluster, resource: Resource, namespace: str, name: str
     return (await cluster.get(resource, namespace, name))["status"]
 
 
-async def test_fields_that_no_longer_apply_are_removed(cluster: Cluster, namespace: str, unique: str) -> None:
+async def test_fields_that_no_longer_apply_are_removed(
+    cluster: Cluster, namespace: str, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """E2: counts, amounts, levels and conditions of deleted pods are removed, at any depth."""
+    monkeypatch.setattr(status_writer, "EMPTIED_SECONDS", 0.0)
     queue = f"q-{unique}"
     await cluster.create(QUEUES, {**kind_of(QUEUES), "metadata": {"name": queue}, "spec": {}})
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1, queue=queue))

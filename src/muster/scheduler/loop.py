@@ -94,6 +94,7 @@ class Scheduler:
             retries.report,
             reports_orphan,
             WriteBurst(self._is_writing),
+            CycleTimer(self._trigger).start,
         )
 
     def _make_events(self, write_pool: WritePool) -> EventQueue:

@@ -7,7 +7,7 @@ what is stored; a lost one is written again after the next cycle.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 
 import structlog
@@ -34,7 +34,7 @@ from muster.scheduler.status.status_updates import (
 log = structlog.get_logger()
 CONFLICT = 409
 AGAIN_SECONDS = 300.0  # the same event about the same object is not written more often
-EMPTIED_SECONDS = 5.0  # how much later a gang is reported whose last pod has left: most go with their workload
+EMPTIED_SECONDS = 2.0  # how much later a gang is reported whose last pod has left: most go with their workload
 RECEIVED_SECONDS = 5.0  # how long an update that the cache does not have yet is not written again
 AT_ONCE, AT_ONCE_BUSY = 16, 1  # updates: few, as bindings come first; fewer while these are in flight
 SHOWN = 5  # failures that are logged
@@ -56,11 +56,13 @@ class StatusWriter:
         again: Callable[[bool], None] = lambda _: None,
         reports_orphan: Callable[[Pod], bool] = lambda _: True,
         is_busy: Callable[[], bool] = lambda: False,
+        later: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
         self.observer: Observer = observer or NoObserver()
         self.is_busy = is_busy  # whether bindings or evictions are in flight
         self.again = again  # called when all updates are sent, with whether one failed
+        self.later = later  # called where a cycle has to run in so many seconds, or updates would stay unwritten
         self.reported_cycle = 0  # the last one whose updates are written or replaced by later ones
         self._latest: CycleOutcome | None = None
         self._woken = asyncio.Event()
@@ -127,12 +129,15 @@ class StatusWriter:
         self._updates = {address: fresh[address] for address in self._updates if address in fresh} | fresh
         self._number, self._term = cycle.number, cycle.term
 
-    def _emptied_lately(self, fresh: Mapping[Address, list[StatusUpdate]]) -> Iterator[Address]:
+    def _emptied_lately(self, fresh: Mapping[Address, list[StatusUpdate]]) -> list[Address]:
         """Objects of gangs whose last pod has just left: their PodGroups go as well, unless they get other pods."""
         now, before = self.clock(), self._emptied
         emptied = {address: updates[0].emptied for address, updates in fresh.items() if updates[0].emptied}
         self._emptied = {gang: before.get(gang, now) for gang in emptied.values()}
-        return (address for address, gang in emptied.items() if now - self._emptied[gang] < EMPTIED_SECONDS)
+        lately = [address for address, gang in emptied.items() if now - self._emptied[gang] < EMPTIED_SECONDS]
+        if lately:
+            self.later(EMPTIED_SECONDS)
+        return lately
 
     def _send_next(self, tasks: asyncio.TaskGroup) -> None:
         most = AT_ONCE_BUSY if self.is_busy() else AT_ONCE

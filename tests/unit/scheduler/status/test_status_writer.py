@@ -96,9 +96,14 @@ class Bench:
 
     def __init__(self, world: World, cluster: Faulty) -> None:
         self.world, self.cluster, self.leadership = world, cluster, Flag()
-        self.number, self.failed = 0, list[bool]()
+        self.number, self.failed, self.later = 0, list[bool](), list[float]()
         self.status_writer = StatusWriter(
-            cluster, self.leadership, lambda: world.seconds, 5.0, again=self.failed.append
+            cluster,
+            self.leadership,
+            lambda: world.seconds,
+            5.0,
+            again=self.failed.append,
+            later=self.later.append,
         )
 
     def news(self, **unsettled: str) -> None:
@@ -318,6 +323,7 @@ async def test_a_gang_that_is_about_to_go_is_not_reported_as_short_of_pods() -> 
         for i in range(2):
             world.memory.store.delete(POD_GROUPS, "default", f"g{i}")
         assert bench.cluster.log[first:] == []
+        assert bench.later == [EMPTIED_SECONDS] * 3, "a cycle comes, even if nothing else changes"
         await world.time.advance(EMPTIED_SECONDS)
         bench.news()
         await bench.reported()
