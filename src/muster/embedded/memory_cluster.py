@@ -104,6 +104,9 @@ class MemoryCluster:
         metadata = {"annotations": dict(mark.annotations), "labels": dict(mark.labels)} if mark else None
         self.store.bind(namespace, pod, uid, node, metadata=metadata)
 
+    async def expect_bindings(self, number: int) -> None:
+        """See Cluster."""
+
     async def binds_with_labels(self) -> bool:
         """See Cluster."""
         return True

@@ -105,6 +105,9 @@ class Cluster(Protocol):
     async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         """`pods/binding`: 409 `Conflict` where the uid differs or the pod is bound already; the pod gets the mark."""
 
+    async def expect_bindings(self, number: int) -> None:
+        """So many may be posted at once, soon: prepares what it can for them, and never fails."""
+
     async def binds_with_labels(self) -> bool:
         """Whether pods get the labels of their Binding: Kubernetes 1.35 and later. Annotations they always get."""
 

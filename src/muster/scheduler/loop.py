@@ -72,6 +72,8 @@ class Scheduler:
         self.runner = self._make_runner(policy)
         self._observe_backlogs()
         self._is_stopped = False
+        self._expecting: asyncio.Task[None] | None = None  # connections that are opened for the first bindings
+        self._expecting_term = 0  # of leadership, for which they were
         self._relisted_term = 0  # of leadership: pods were listed since it began
         self._has_grouped: Callable[[], bool] = lambda: True
         self._catching_up = CycleTimer(self._trigger)
@@ -223,6 +225,8 @@ class Scheduler:
                 tasks.create_task(self.events.run(), name="events")
                 tasks.create_task(self.longer.run(), name="longer searches")
         finally:
+            if self._expecting is not None:
+                self._expecting.cancel()
             await self.applier.write_pool.stop()
 
     async def _run_cycles(self) -> None:
@@ -243,9 +247,18 @@ class Scheduler:
     def _has_caught_up(self) -> bool:
         """Whether all is known that another leader did."""
         term = self.leadership.term
+        self._expect_bindings(term)
         if term != self._relisted_term and self.watched.is_relisted(term) and self._are_members_known():
             self._relisted_term, self._caught_up_by = term, None
         return term == self._relisted_term
+
+    def _expect_bindings(self, term: int) -> None:
+        """Once a term, while pods are listed again: the first cycle may bind a long backlog."""
+        if term == self._expecting_term or self.settings.dry_run:
+            return
+        self._expecting_term = term
+        if number := self.watched.cache.waiting_number(self.settings.bind_concurrency):
+            self._expecting = asyncio.create_task(self.cluster.expect_bindings(number))
 
     def _are_members_known(self) -> bool:
         """A gang that was bound in part by another process, and whose other pods are not marked, is not stale."""

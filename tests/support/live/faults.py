@@ -197,6 +197,9 @@ class Faulty:
     async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         await self._do("bind", pod, lambda: self.cluster.bind(namespace, pod, uid, node, mark=mark))
 
+    async def expect_bindings(self, number: int) -> None:
+        await self.cluster.expect_bindings(number)
+
     async def binds_with_labels(self) -> bool:
         return await self.cluster.binds_with_labels()
 

@@ -178,3 +178,30 @@ async def test_nothing_of_a_long_plan_is_written_where_leadership_was_lost_and_r
         go.set()
         await live.until(lambda: live.scheduler.reported_cycle > cycles)
         assert cluster.writes() == writes
+
+
+async def test_a_new_leader_prepares_for_its_backlog_once_a_term() -> None:
+    """As many bindings as wait, and no more than are sent at once; pods that run need none."""
+
+    class Expectant(Faulty):
+        expected: list[int]
+
+        async def expect_bindings(self, number: int) -> None:
+            self.expected = [*getattr(self, "expected", []), number]
+
+    world = World([gpu_node("a")])
+    world.submit(group("runs", minMember=1), {"": 1})
+    world.submit(group("waits", minMember=3), {"": 3}, gpus=9)
+    leadership, cluster = Replica(), Expectant(world.memory)
+    leadership.term = 1
+    settings = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600, bind_concurrency=64)
+    async with world.running(cluster, settings, leadership) as live:
+        await live.until(lambda: len(world.seats()) == 1 and live.scheduler.reported_cycle == live.scheduler.cycles)
+        assert cluster.expected == [4]
+        leadership.term = 2
+        live.scheduler.wake()
+        await live.until(lambda: len(cluster.expected) == 2)
+        leadership.term = 3
+        world.submit(group("more", minMember=100), {"": 100}, gpus=9)
+        await live.until(lambda: len(cluster.expected) == 3)
+    assert cluster.expected == [4, 3, 64]

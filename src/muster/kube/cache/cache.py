@@ -191,6 +191,10 @@ class Cache:
         group = self._stored[PodGroup].get(_split(name))
         return group if isinstance(group, PodGroup) else None
 
+    def waiting_number(self, most: int) -> int:
+        """How many pods have no node; counts no further than `most`."""
+        return sum(1 for _ in islice((pod for _, pod in self._pods() if not pod.spec.node_name), most))
+
     def pods_of(self, gang: str) -> tuple[Pod, ...]:
         """The pods that name a PodGroup. Any thread may call it."""
         return self._pods_by_gang.pods(gang)

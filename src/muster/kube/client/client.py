@@ -164,6 +164,10 @@ class Kubernetes:
         body = _encode({**kind, "metadata": meta, "target": target})
         await self._do(Request("POST", object_path(PODS, namespace, pod, "binding"), body=body))
 
+    async def expect_bindings(self, number: int) -> None:
+        """Opens as many connections: a handshake costs both sides as much as three bindings."""
+        await self._http.open_ahead(number)
+
     async def binds_with_labels(self) -> bool:
         """By its version: API servers before 1.35 drop the labels of a Binding."""
         raw = decode_body(_decode, await self._http.call(Request("GET", "/version")), "/version")

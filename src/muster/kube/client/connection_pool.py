@@ -10,6 +10,7 @@ from muster.kube.client.connector import open_connection
 from muster.kube.client.credentials import Access
 
 IDLE_SECONDS: Final = 15.0  # an idle connection is closed after it: sooner than an API server or a proxy closes it
+OPENED_AT_ONCE: Final = 16  # ahead of requests: an API server has others to serve
 CLOSE_ROUNDS: Final = 10  # of the event loop, in which aborted transports close their sockets
 
 
@@ -38,6 +39,22 @@ class ConnectionPool:
         """Sends a request once on a connection of its own, which the caller aborts in the end."""
         connection = await self._connect(access, connect_seconds)
         return await connection.open_stream(data, silence_seconds), connection
+
+    async def open_ahead(self, access: Access, number: int, connect_seconds: float) -> None:
+        """Opens connections for requests to come until so many are idle; raises where one cannot be opened."""
+        missing = number - len(self._idle)
+        while missing > 0:
+            batch = min(missing, OPENED_AT_ONCE)
+            missing -= batch
+            opened = (self._open_idle(access, connect_seconds) for _ in range(batch))
+            failures = await asyncio.gather(*opened, return_exceptions=True)
+            for failure in filter(None, failures):
+                raise failure
+
+    async def _open_idle(self, access: Access, seconds: float) -> None:
+        connection = await self._connect(access, seconds)
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._put_idle(connection)
 
     async def close(self) -> None:
         """Closes every connection; requests in flight lose theirs."""

@@ -241,6 +241,13 @@ class Http:
                     raise
                 await retries.wait(error)
 
+    async def open_ahead(self, number: int) -> None:
+        """Opens connections for writes to come; as many as can be opened, as each request reports its own failure."""
+        with suppress(ApiError, InputError, *FAILURES):
+            access = await self._credentials.current_access()
+            pool = await self._pool_for(access, Request("POST", "/"))
+            await pool.open_ahead(access, number, self.limits.connect_seconds)
+
     async def close(self) -> None:
         """Closes every connection."""
         while self._connections:

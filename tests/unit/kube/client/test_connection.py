@@ -199,6 +199,27 @@ async def test_a_connection_that_was_idle_for_long_is_closed(wire: Wire, monkeyp
     assert server.connections == 2
 
 
+async def test_connections_that_were_opened_ahead_are_used_first(wire: Wire) -> None:
+    """A burst of bindings does not begin with as many handshakes."""
+    server = ScriptedServer(OK)
+    async with pooled(wire, server) as (pool, access):
+        await pool.exchange(access, GET, 5.0, 5.0)
+        await pool.open_ahead(access, 40, 5.0)
+        await pool.open_ahead(access, 20, 5.0)
+        assert len(pool._idle) == 40, "the idle one counts, and nothing is closed"
+        await asyncio.gather(*(pool.exchange(access, GET, 5.0, 5.0) for _ in range(40)))
+    assert server.connections == 40
+
+
+async def test_connections_that_cannot_be_opened_ahead_are_not_tried_without_end(wire: Wire) -> None:
+    server = ScriptedServer(OK)
+    async with pooled(wire, server) as (pool, access):
+        pass
+    with pytest.raises(ConnectFailed):
+        await pool.open_ahead(access, 1_000, 5.0)
+    assert not pool._open
+
+
 async def test_a_request_that_is_given_up_closes_its_connection(wire: Wire) -> None:
     """Its late response must not be taken for that of the next request."""
     server = ScriptedServer()
