@@ -9,16 +9,21 @@ them go, beside a bare client that only posts bindings, for pods that have waite
 being first; the figures are medians of the rounds. First of all, on the quiet cluster, groups come one by one: how
 long from a pod's event until it has joined.
 
-`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
+`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us. In
+`embedded` everything of muster is one process, as in `muster up`; the bare client posts its writes as clients do, to an
+embedded API server in another process.
 """
 
 import asyncio
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -54,6 +59,9 @@ from muster.config.settings import Config, Log
 from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import NoGroupingObserver
 from muster.controllers.grouper.grouping_writer import MANAGER
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.embedded.server import serve
+from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
@@ -62,6 +70,7 @@ from muster.workloads.operators.crds import operator_crds
 LWS = "leaderworkerset.sigs.k8s.io"
 ROUNDS = 2, 6  # of pods without marks, and with: the API server's own cost of a binding varies by half
 ONE_BY_ONE = 50  # groups
+SERVE = "serve"
 
 
 class GroupingFigures(Struct, frozen=True):
@@ -157,27 +166,36 @@ async def created(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
 # measuring ------------------------------------------------------------------------------------------------------------
 
 
-async def measure(cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
+async def measure(cluster: Cluster, bare_cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
     groups = pods // GANG
     say(f"{nodes} nodes, {groups} groups of {GANG}; rounds without marks and with: {ROUNDS}")
     size = -(-3 * sum(ROUNDS) * pods // nodes)
-    await each(lambda i: cluster.create(NODES, numbered_node(i, size)), range(nodes), AT_ONCE)
+    for where in [cluster] if bare_cluster is cluster else [cluster, bare_cluster]:
+        await each(partial(make_node, where, size), range(nodes), AT_ONCE)
     say("groups come one by one")
     joined = await one_by_one(cluster)
     rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     for is_marked, rounds in enumerate(ROUNDS):
         for number in range(rounds):
-            rates[bool(is_marked)].append(await one_round(cluster, number, groups, nodes, bool(is_marked)))
+            rates[bool(is_marked)].append(
+                await one_round(cluster, bare_cluster, number, groups, nodes, bool(is_marked))
+            )
             say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[bool(is_marked)][-1]))
     return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], joined, peak())
 
 
-async def one_round(cluster: Cluster, number: int, groups: int, nodes: int, is_marked: bool) -> tuple[float, float]:
+async def make_node(cluster: Cluster, size: int, number: int) -> None:
+    await cluster.create(NODES, numbered_node(number, size))
+
+
+async def one_round(
+    cluster: Cluster, bare_cluster: Cluster, number: int, groups: int, nodes: int, is_marked: bool
+) -> tuple[float, float]:
     """Pods a second of both, in one round."""
     name, bare = f"set-{int(is_marked)}-{number}", bare_bindings if is_marked else bare_writes
-    before = await bare(cluster, f"bare-{name}", groups, nodes) if number % 2 else 0.0
+    before = await bare(bare_cluster, f"bare-{name}", groups, nodes) if number % 2 else 0.0
     seconds = await (bound if is_marked else grouped)(cluster, name, groups)
-    theirs = before or await bare(cluster, f"bare-{name}", groups, nodes)
+    theirs = before or await bare(bare_cluster, f"bare-{name}", groups, nodes)
     return groups * GANG / seconds, groups * GANG / theirs
 
 
@@ -349,7 +367,39 @@ async def main(where: str, pods: int, nodes: int) -> None:
     print("|---|" + "---:|" * 10)
     async with opened(where) as cluster:
         await install(cluster)
-        print(row(where, await measure(cluster, pods, nodes)))
+        if where != "embedded":
+            print(row(where, await measure(cluster, cluster, pods, nodes)))
+            return
+        async with embedded_api_server() as bare_cluster:
+            await install(bare_cluster)
+            print(row(where, await measure(cluster, bare_cluster, pods, nodes)))
+
+
+@asynccontextmanager
+async def embedded_api_server() -> AsyncIterator[Cluster]:
+    """A client of an embedded API server in a process of its own, which ends with the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        process = subprocess.Popen([sys.executable, "-m", "bench.grouping", SERVE, str(kubeconfig)])
+        try:
+            while not kubeconfig.exists():
+                assert process.poll() is None, "the embedded API server has ended"
+                await asyncio.sleep(0.05)
+            cluster = connect(kubeconfig)
+            try:
+                yield cluster
+            finally:
+                await cluster.close()
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+async def serve_embedded(kubeconfig: Path) -> None:
+    configure(Log(level="warning"))
+    tune()
+    async with serve(MemoryCluster(), "127.0.0.1", 0, kubeconfig_path=kubeconfig):
+        await asyncio.Event().wait()
 
 
 async def install(cluster: Cluster) -> None:
@@ -361,5 +411,7 @@ async def install(cluster: Cluster) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == [SERVE]:
+        asyncio.run(serve_embedded(Path(sys.argv[2])))
     where, pods, nodes = (*sys.argv[1:], *("embedded", "10000", "1000")[len(sys.argv) - 1 :])
     asyncio.run(main(where, int(pods), int(nodes)))
