@@ -65,6 +65,26 @@ def test_the_podgroup_of_a_replica_is_the_same_for_its_leader_and_its_workers() 
     assert grouped(member(0), stateful, top) == grouped(member(2), workers, leader, stateful, top)
 
 
+def test_replicas_without_an_index_differ_by_their_keys() -> None:
+    """`groupIdentity: Hash`: a Deployment makes the leaders, and the webhook writes the key as the index, too."""
+    replica_set = owner("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: vllm-6d4f}}")
+    deployment = owner("{apiVersion: apps/v1, kind: Deployment, metadata: {name: vllm}}")
+    leader = owner("{apiVersion: v1, kind: Pod, metadata: {name: vllm-6d4f-x2kkp}}")
+    workers = owner("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: vllm-6d4f-x2kkp}}")
+    top = (replica_set, deployment, owner(LWS))
+    first, second = "356a192b7913b04c54574d18c28d46e6395428ab", "1" * 40  # all digits: no index either
+    group = grouped(keyed(0, first), *top)
+    assert group.metadata.name == f"pg-vllm-uid-vllm-group-{first}"
+    assert group == grouped(keyed(3, first), workers, leader, *top)
+    assert tree(group) == tree(grouped(member(0), owner(LWS)))
+    assert grouped(keyed(0, second), *top).metadata.name == f"pg-vllm-uid-vllm-group-{second}"
+
+
+def keyed(worker: int, key: str) -> WorkloadPod:
+    labels = {f"leaderworkerset.sigs.k8s.io/group-{name}": key for name in ("index", "key")}
+    return pod(f"vllm-{key[:5]}-{worker}", member(worker).metadata.labels | labels)
+
+
 def test_a_replica_of_one_pod_has_no_workers() -> None:
     assert tree(grouped(member(0), lws(size=1))) == "1/1\n  leader: 1"
 
@@ -243,6 +263,12 @@ def test_a_pod_without_its_index_is_said(label: str) -> None:
     problem = ungrouped(pod("x", labels), owner(LWS))
     assert problem.reason == "LabelMissing"
     assert label in problem.message
+
+
+@pytest.mark.parametrize("key", ["", "another"])
+def test_an_index_that_is_neither_a_number_nor_the_key_is_said(key: str) -> None:
+    names = {"leaderworkerset.sigs.k8s.io/group-index": "first", "leaderworkerset.sigs.k8s.io/group-key": key}
+    assert ungrouped(pod("x", member(1).metadata.labels | names), owner(LWS)).reason == "LabelMissing"
 
 
 def test_a_worker_beyond_its_segments_is_said() -> None:

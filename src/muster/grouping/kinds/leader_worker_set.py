@@ -3,9 +3,12 @@
 Worker i belongs to segment (i - 1) // g where the leader is one more than full segments, else to i // g; index 0 is the
 leader, in the first segment. With `startupPolicy: LeaderReady` the controller creates the workers once the leader is
 ready, and with an exclusive topology once it has a node, so they count once they exist.
+
+With `groupIdentity: Hash` a Deployment makes the leaders, and a replica has no index: the webhook writes the key of the
+group in its place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -19,6 +22,7 @@ from muster.grouping.tree import Part, Path
 from muster.grouping.types import GangTree, GroupingRequest, Owner, Ungrouped, WorkloadPod
 
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"  # label
+GROUP_KEY = "leaderworkerset.sigs.k8s.io/group-key"  # label
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"  # label
 SIZE = "leaderworkerset.sigs.k8s.io/size"  # annotation: of the pod's own group, which an update may leave behind
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"  # annotation, on the LeaderWorkerSet
@@ -52,14 +56,23 @@ class LeaderWorkerGroup(Struct, frozen=True):
 def group(request: GroupingRequest) -> GangTree | Ungrouped:
     """`pg-<lws>-<uid>-group-<i>` for every replica."""
     owner, labels = request.owner, request.pod.metadata.labels
-    index, worker = number(labels.get(GROUP_INDEX, "")), number(labels.get(WORKER_INDEX, ""))
-    if index is None or worker is None:
-        return lacks_label(request.pod, GROUP_INDEX if index is None else WORKER_INDEX, owner)
+    identity, worker = _identity(labels), number(labels.get(WORKER_INDEX, ""))
+    if not identity or worker is None:
+        return lacks_label(request.pod, WORKER_INDEX if identity else GROUP_INDEX, owner)
     replica = _replica(owner, request.pod)
     if isinstance(replica, Ungrouped):
         return replica
     tree = remembered_tree(owner, replica, _parts(owner, replica))
-    return gang_of_tree(owner, tree, _path(replica, worker), owner_gang_name(owner, "group", str(index)))
+    return gang_of_tree(owner, tree, _path(replica, worker), owner_gang_name(owner, "group", identity))
+
+
+def _identity(labels: Mapping[str, str]) -> str:
+    """What tells the replica of a pod from others: its index, or its key; empty: the labels do not say."""
+    stated = labels.get(GROUP_INDEX, "")
+    index = number(stated)
+    if index is not None:
+        return str(index)
+    return stated if stated == labels.get(GROUP_KEY) else ""
 
 
 def _replica(owner: Owner, pod: WorkloadPod) -> LeaderWorkerGroup | Ungrouped:

@@ -5,7 +5,8 @@ A StatefulSet makes the leaders; each leader owns a StatefulSet of its workers, 
 Rule: pods are made by StatefulSets alone; here they only get labels that the operator's webhook did not add.
 
 Simpler than the operator: no ControllerRevisions (workers of a leader with an old template get the new one, until the
-leader is updated as well), and workers of an exclusive group follow their leader by affinity, not by a node selector.
+leader is updated as well), workers of an exclusive group follow their leader by affinity, not by a node selector, and
+replicas have indexes, with `groupIdentity: Hash` too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
