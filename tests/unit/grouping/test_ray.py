@@ -50,6 +50,30 @@ def test_a_group_needs_its_minimum_else_what_the_operator_makes(group: dict[str,
     assert f"gpu: {expected}" in tree(grouped(member(), cluster(group)))
 
 
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ((workers(replicas=4),), "1/2 headgroup: 1 gpu: 1"),  # the autoscaler asked for 4: they join one by one
+        ((workers(replicas=4, least=0),), "1/2 headgroup: 1 gpu: 1"),
+        ((workers(replicas=4, least=2),), "2/2 headgroup: 1 gpu: 2"),
+        ((workers(replicas=0, least=2),), "2/2 headgroup: 1 gpu: 2"),
+        ((workers("a", 3), workers("b", 2, 2)), "2/3 headgroup: 1 b: 2 a: 1"),  # extras come last
+        ((workers(replicas=3, numOfHosts=2),), "1/2 headgroup: 1 gpu: 1/3 gpu-0: 2 gpu-1: 2 gpu-2: 2"),
+    ],
+)
+def test_an_autoscaled_group_needs_its_minimum_and_no_more(groups: tuple[dict[str, Any], ...], expected: str) -> None:
+    """A cluster that runs would be stale, and evicted after a minute, whenever its autoscaler asks for more (S2)."""
+    group = grouped(member(), cluster(*groups, enableInTreeAutoscaling=True))
+    assert " ".join(tree(group).split()) == expected
+
+
+def test_an_autoscaler_raises_no_minimum() -> None:
+    before, after = (
+        grouped(member(), cluster(workers(replicas=count), enableInTreeAutoscaling=True)) for count in (1, 9)
+    )
+    assert before == after
+
+
 @pytest.mark.parametrize("empty", [workers(replicas=0), workers(replicas=None), workers(least=1, suspend=True)])
 def test_empty_and_suspended_groups_are_left_out(empty: dict[str, Any]) -> None:
     assert tree(grouped(member(), cluster(empty))) == "1/1\n  headgroup: 1"
@@ -71,7 +95,7 @@ def test_replicas_of_several_hosts_come_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize("is_autoscaled", [True, False])
 def test_a_replica_keeps_its_leaf_when_one_before_it_is_removed(is_autoscaled: bool) -> None:
     """Indexes are not shifted, and KubeRay removes replicas in no order: of 8, replicas 5 and 7 may remain."""
-    workload = cluster(workers("tpu", 2, numOfHosts=4, maxReplicas=2), enableInTreeAutoscaling=is_autoscaled)
+    workload = cluster(workers("tpu", 2, 2, numOfHosts=4, maxReplicas=2), enableInTreeAutoscaling=is_autoscaled)
     assert leaf(member("tpu", 7), workload) == "tpu-7"
     assert tree(grouped(member(), workload, present={"headgroup", "tpu-5", "tpu-7"})) == picture("""
         2/2

@@ -5,6 +5,9 @@ index its pods leaves open which replica a pod belongs to: the group is then one
 
 A group that scales down loses any of its replicas, whether the autoscaler chooses them or KubeRay (in the order of a Go
 map), and the others keep their indexes: a replica has a leaf beyond the number of replicas, while it has pods.
+
+With `enableInTreeAutoscaling` the replicas of a group are what the work asks for, not what it needs to start: without
+`minReplicas` the group is an extra. A cluster that runs must not fall short because its autoscaler asks for more (S2).
 """
 
 from collections.abc import Iterator
@@ -49,17 +52,19 @@ def _groups(owner: Owner) -> list[Raw]:
 def _parts(owner: Owner) -> Iterator[Part]:
     head = template_constraint(at(owner.spec, "headGroupSpec.template") or {})
     yield Part(name=HEAD, need=1, source="one head a cluster", constraint=head)
-    yield from map(_workers, _groups(owner))
+    is_autoscaled = owner.spec.get("enableInTreeAutoscaling") is True
+    yield from (_workers(group, is_autoscaled=is_autoscaled) for group in _groups(owner))
 
 
-def _workers(workers: Raw) -> Part:
+def _workers(workers: Raw, *, is_autoscaled: bool) -> Part:
     name, hosts, desired = _name(workers), _hosts(workers), _desired(workers)
     minimum = integer(workers, "minReplicas")
-    need = min(minimum or desired, desired)
-    source = f"{'minReplicas' if minimum else 'replicas'} of worker group {name}"
+    is_needed = minimum > 0 or not is_autoscaled
+    need = min(minimum or desired, desired) if is_needed else 1
+    source = f"{_source(minimum, is_needed=is_needed)} of worker group {name}"
     constraint = template_constraint(workers.get("template") or {})
     if hosts == 1:
-        return Part(name=name, need=need, source=source, constraint=constraint)
+        return Part(name=name, need=need, source=source, constraint=constraint, is_needed=is_needed)
     replicas = (
         Part(
             name=f"{name}-{index}",
@@ -69,7 +74,21 @@ def _workers(workers: Raw) -> Part:
         )
         for index in range(desired + SPARE_REPLICAS)
     )
-    return Part(name=name, parts=replicas, need=need, source=source, constraint=constraint, may_hold_pods=True)
+    return Part(
+        name=name,
+        parts=replicas,
+        need=need,
+        source=source,
+        constraint=constraint,
+        is_needed=is_needed,
+        may_hold_pods=True,
+    )
+
+
+def _source(minimum: int, *, is_needed: bool) -> str:
+    if not is_needed:
+        return "one by one, as the autoscaler asks for them: replicas"
+    return "minReplicas" if minimum else "replicas"
 
 
 def _name(workers: Raw) -> str:
