@@ -69,6 +69,7 @@ _TABLE = (
     KindRule("kubeflow.org", "MPIJob", "mpijobs", mpi_job.group),
     KindRule("ray.io", "RayCluster", "rayclusters", ray_cluster.group),
     KindRule("sparkoperator.k8s.io", "SparkApplication", "sparkapplications", spark.group),
+    KindRule("sparkoperator.k8s.io", "SparkConnect", "sparkconnects", spark.group),
     # services and tools
     KindRule("serving.knative.dev", "Revision", "revisions", knative_revision.group),
     KindRule("kubeflow.org", "Notebook", "notebooks", notebook.group),
@@ -81,6 +82,8 @@ _TABLE = (
     # what owns workloads
     _wrapper("ray.io", "RayJob"),
     _wrapper("ray.io", "RayService"),
+    _wrapper("ray.io", "RayCronJob"),
+    _wrapper("disaggregatedset.x-k8s.io", "DisaggregatedSet"),
     _wrapper("serving.knative.dev", "Service"),
     _wrapper("serving.knative.dev", "Configuration"),
     _wrapper("trainer.kubeflow.org", "TrainJob"),
@@ -95,6 +98,7 @@ _TABLE = (
     _wrapper("run.ai", "DistributedWorkload"),
     _wrapper("run.ai", "InferenceWorkload"),
     _wrapper("run.ai", "DistributedInferenceWorkload"),
+    _wrapper("run.ai", "WorkloadRunner"),
 )
 
 KINDS: Mapping[tuple[str, str], KindRule] = {(kind.group, kind.kind): kind for kind in _TABLE}

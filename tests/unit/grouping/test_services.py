@@ -81,5 +81,18 @@ def test_executors_of_a_driver_outside_of_the_cluster_share_a_podgroup_that_none
     assert first.metadata.owner_references == ()
 
 
+def test_a_spark_connect_server_starts_alone_and_its_executors_join_when_they_come() -> None:
+    """The operator labels the server as neither driver nor part of an application."""
+    connect = labelled(
+        owner("{apiVersion: sparkoperator.k8s.io/v1alpha1, kind: SparkConnect, metadata: {name: sc}}"), queue="blue"
+    )
+    server = pod("sc-server", {"spark-role": "connect-server", "sparkoperator.k8s.io/connect-name": "sc"})
+    assert tree(grouped(server, connect)) == "1"
+    owner_of_executors = owner("{apiVersion: v1, kind: Pod, metadata: {name: sc-server}}")
+    executors = grouped(spark("executor", "sc-exec-1"), owner_of_executors, connect, present={"executor"})
+    assert executors.spec.min_sub_group == 1  # no driver is waited for
+    assert executors.spec.queue == "blue"
+
+
 def test_a_pod_of_an_application_without_labels_of_spark_is_grouped_by_the_default_rule() -> None:
     assert grouped(pod("pi-x"), APPLICATION).metadata.name == "pg-pi-uid-pi"

@@ -61,6 +61,27 @@ def test_a_dynamo_deployment_is_grouped_as_what_serves_its_components() -> None:
     assert assigned(pod(), deployment, component, graph).rule == "Deployment"
 
 
+def test_a_disaggregated_set_is_grouped_as_the_leader_worker_sets_of_its_roles() -> None:
+    roles = owner("{apiVersion: disaggregatedset.x-k8s.io/v1, kind: DisaggregatedSet, metadata: {name: serving}}")
+    decode = owner(
+        "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: serving-0-x-decode}, "
+        "spec: {leaderWorkerTemplate: {size: 2}}}"
+    )
+    labels = {"leaderworkerset.sigs.k8s.io/group-index": "0", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    group = grouped(pod("d", labels), decode, labelled(roles, queue="blue"))
+    assert group.metadata.name == "pg-serving-0-x-decode-uid-serving-0-x-decode-group-0"
+    assert group.spec.queue == "blue"
+
+
+def test_the_runs_of_a_ray_cron_job_have_its_queue() -> None:
+    """Its template has no metadata: labels of the RayCronJob are the only ones above its pods."""
+    cron = owner("{apiVersion: ray.io/v1, kind: RayCronJob, metadata: {name: nightly}}")
+    run = owner("{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: nightly-x}}")
+    cluster = owner("{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: nightly-x-y}}")
+    head = pod("h", {"ray.io/group": "headgroup"})
+    assert grouped(head, cluster, run, labelled(cron, queue="blue")).spec.queue == "blue"
+
+
 @pytest.mark.parametrize("resource", ["replicasets.apps", "statefulsets.apps", "jobs.batch", "rayjobs.ray.io",
                                       "revisions.serving.knative.dev", "trainjobs.trainer.kubeflow.org"])  # fmt: skip
 def test_every_kind_on_the_way_from_a_pod_to_its_workload_is_read(resource: str) -> None:
