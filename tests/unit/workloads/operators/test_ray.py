@@ -214,6 +214,15 @@ def test_a_suspended_cluster_has_no_pods_until_it_is_resumed() -> None:
     assert cluster_of(cluster)["status"]["state"] == "ready"
 
 
+@pytest.mark.parametrize("name", ["small", ""])
+def test_of_two_groups_with_one_name_the_first_counts_and_one_without_a_name_does_not(name: str) -> None:
+    """Each would remove the pods that the other made, without end."""
+    cluster = world(group(name, replicas=2), group(name, replicas=1))
+    cluster.settle()
+    assert len(workers(cluster, name)) == (2 if name else 0)
+    assert cluster_of(cluster)["status"]["desiredWorkerReplicas"] == len(workers(cluster, name))
+
+
 def test_with_the_autoscaler_pods_beyond_the_replicas_stay() -> None:
     """Only the autoscaler knows which workers are idle; it names them in `workersToDelete`."""
     cluster = world(group(replicas=3), enableInTreeAutoscaling=True)

@@ -49,8 +49,12 @@ class RayReplica(Struct, frozen=True):
 
 
 def worker_groups(cluster: Raw) -> tuple[WorkerGroup, ...]:
-    """The worker groups in the order of the spec."""
-    return tuple(_group(raw) for raw in items(cluster, "spec.workerGroupSpecs"))
+    """The worker groups in the order of the spec; KubeRay refuses one without a name, and a name that comes again."""
+    groups: dict[str, WorkerGroup] = {}
+    for group in map(_group, items(cluster, "spec.workerGroupSpecs")):
+        if group.name:
+            groups.setdefault(group.name, group)
+    return tuple(groups.values())
 
 
 def _group(raw: Raw) -> WorkerGroup:
