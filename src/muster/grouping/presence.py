@@ -1,7 +1,8 @@
 """What a tree needs while some of its pods do not exist yet.
 
 Rule 1: a late leaf without pods does not count: where all parts of a group are late and absent, the group above counts
-the others. Rule 2: a branch that has pods of its own is a leaf, as its pods do not say which part they belong to.
+the others. Rule 2: a branch that has pods of its own is a leaf, as its pods do not say which part they belong to. Where
+others do, it stays a branch: an operator that was upgraded says it on new pods only, and these must be placed (N4).
 Rule 3: of a semi-preemptible gang, absent groups are left out: minimums must not rise (V5), but groups may be added.
 Rule 4: a spare leaf without pods is left out.
 """
@@ -28,8 +29,7 @@ def settle(gang: GangTree, present: Collection[str], *, is_semi_preemptible: boo
 
 
 def _flatten(gang: GangTree, present: Collection[str]) -> GangTree:
-    branches = {group.parent for group in gang.sub_groups}
-    flat = {group.name for group in gang.sub_groups if group.name in branches and group.name in present}
+    flat = _branches(gang).intersection(present).difference(_with_pods_below(gang, present))
     if not flat:
         return gang
     sums = _sums(gang)
@@ -52,6 +52,19 @@ def _flatten(gang: GangTree, present: Collection[str]) -> GangTree:
     return replace(gang, sub_groups=tuple(kept), minimums=minimums, late=gang.late - inside)
 
 
+def _branches(gang: GangTree) -> frozenset[str]:
+    return frozenset(group.parent for group in gang.sub_groups)
+
+
+def _with_pods_below(gang: GangTree, present: Collection[str]) -> set[str]:
+    """Branches with a part that has pods."""
+    above: set[str] = set()
+    for group in reversed(gang.sub_groups):
+        if group.name in present or group.name in above:
+            above.add(group.parent)
+    return above
+
+
 def _sums(gang: GangTree) -> dict[str, int]:
     """How many pods each group needs in all: of its first children, as many as it needs."""
     below: dict[str, list[int]] = defaultdict(list)
@@ -67,7 +80,7 @@ def _sums(gang: GangTree) -> dict[str, int]:
 def _absent(gang: GangTree, present: Collection[str]) -> frozenset[str]:
     """Late leaves without pods, and branches with nothing else."""
     existing: set[str] = set()
-    branches = {group.parent for group in gang.sub_groups}
+    branches = _branches(gang)
     for group in reversed(gang.sub_groups):
         is_leaf = group.name not in branches
         if (is_leaf and (group.name not in gang.late or group.name in present)) or group.name in existing:

@@ -127,6 +127,13 @@ def test_pods_without_an_index_make_a_group_of_hosts_one_leaf() -> None:
     assert tree(group) == "3/3\n  headgroup: 1\n  tpu: 8\n  cpu: 1"
 
 
+def test_pods_with_an_index_find_their_replicas_beside_pods_that_are_older_than_indexes() -> None:
+    """KubeRay 1.6 indexes by default: after an upgrade it makes whole replicas beside the workers that run."""
+    workload = cluster(workers("tpu", 2, 2, numOfHosts=4))
+    group = grouped(member("tpu", 1), workload, present={"headgroup", "tpu", "tpu-0", "tpu-1"})
+    assert " ".join(tree(group).split()) == "2/2 headgroup: 1 tpu: 2/2 tpu-0: 4 tpu-1: 4"
+
+
 def test_an_index_of_single_hosts_changes_nothing() -> None:
     assert leaf(member("gpu", 1), cluster(workers("gpu", 2))) == "gpu"
 
