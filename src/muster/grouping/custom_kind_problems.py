@@ -15,6 +15,7 @@ _GROUP_VERSION = re.compile(r"([a-z0-9][-a-z0-9.]*/)?v[0-9]+((alpha|beta)[0-9]+)
 _KIND, _PLURAL = re.compile(r"[A-Z][A-Za-z0-9]*"), re.compile(r"[a-z][a-z0-9]*")
 _LABEL = re.compile(r"([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _ROOTS = ("spec", "metadata")
+_SELECTIONS = ("all", "range", "where")  # steps that lead to items of a list
 _PATH_HINT = "such as `.spec.replicas`, `.spec.groups[0].size` or `.metadata.annotations['example.com/size']`"
 
 
@@ -78,6 +79,12 @@ def _roles(kind: CustomKind, at: str) -> Iterator[Problem]:
         if kind.role_label:
             yield Problem(f"{at}.roleLabel", "is not read without `roles`", hint="drop it, or state `roles.path`")
         return
+    if is_readable(kind.roles.path) and parse_path(kind.roles.path)[-1][0] in _SELECTIONS:
+        yield Problem(
+            f"{at}.roles.path",
+            f"`{kind.roles.path[:80]}` leads to single roles",
+            hint="the path of the list, or of the object by name, that holds them, without brackets at its end",
+        )
     if not kind.role_label:
         yield Problem(f"{at}.roleLabel", "is missing", hint="the label of the pods that holds the name of their role")
     elif not _LABEL.fullmatch(kind.role_label):
