@@ -39,6 +39,8 @@ NOT_COPIED = frozenset(
         "statefulset.kubernetes.io/pod-name",
     )
 )
+# characters of annotations: an object may have 256 KiB of them, and every replica of a workload would copy them
+MOST_COPIED = 60_000
 
 
 class Assignment(Struct, frozen=True):
@@ -139,7 +141,7 @@ def _filled(owner: Owner, wrapper: Owner) -> Owner:
 
 def _metadata(assignment: Assignment, gang: GangTree, pool_label: str) -> ObjectMeta:
     owner, pod = assignment.request.owner.metadata, assignment.request.pod.metadata
-    annotations = {**_copied(owner.annotations), names.GROUPED_BY: assignment.rule}
+    annotations = {**_copied_annotations(owner.annotations), names.GROUPED_BY: assignment.rule}
     pool = pool_of(assignment, pool_label)
     has_owner = gang.owner is not None and gang.owner.uid
     return ObjectMeta(
@@ -153,6 +155,21 @@ def _metadata(assignment: Assignment, gang: GangTree, pool_label: str) -> Object
 
 def _copied(texts: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name not in NOT_COPIED}
+
+
+def _copied_annotations(annotations: dict[str, str]) -> dict[str, str]:
+    """Without the longest ones, where they are too long in all: those that say something of the gang are short."""
+    copied = _copied(annotations)
+    rest = MOST_COPIED - sum(map(_length, copied.items()))
+    for name in sorted(copied, key=lambda name: (len(copied[name]), name), reverse=True) if rest < 0 else ():
+        rest += _length((name, copied.pop(name)))
+        if rest >= 0:
+            break
+    return copied
+
+
+def _length(annotation: tuple[str, str]) -> int:
+    return len(annotation[0]) + len(annotation[1])
 
 
 def _copied_labels(labels: dict[str, str]) -> dict[str, str]:

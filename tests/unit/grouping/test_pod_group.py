@@ -80,3 +80,13 @@ def test_what_belongs_to_one_object_is_not_copied() -> None:
 
 def test_the_podgroup_lives_in_the_namespace_of_the_pod() -> None:
     assert grouped(pod(), SET).metadata.namespace == "team"
+
+
+def test_of_annotations_that_are_too_long_in_all_the_longest_are_not_copied() -> None:
+    """Every replica of a LeaderWorkerSet has a PodGroup: 1,000 copies of 256 KiB fill a quarter of an etcd."""
+    long = {f"a/{name}": name * 25_000 for name in "abc"}
+    workload = replace(SET, metadata=replace(SET.metadata, annotations={"a/z": "z" * 100_000, **long, "a/short": "s"}))
+    copied = grouped(pod(), annotated(workload, topology_required_placement="rack")).metadata.annotations
+    assert {"a/short", "kai.scheduler/topology-required-placement"} < set(copied)
+    assert sorted(name for name in copied if name in long) == ["a/a", "a/b"]
+    assert "a/z" not in copied
