@@ -28,7 +28,7 @@ from muster.controllers.grouper.gang_record import (
 )
 from muster.controllers.grouper.group_versions import PodGroupVersions
 from muster.controllers.grouper.grouping_observer import GroupingObserver, NoGroupingObserver
-from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, kept_gang, refusal
+from muster.controllers.grouper.grouping_reports import GOING, GroupingReports, kept_gang, refusal, unmarked
 from muster.controllers.grouper.grouping_writer import GroupingWriter, LeadershipLost, RefusedPodGroup
 from muster.controllers.grouper.mark_offers import MarkCarrier, MarkOffers, NoCarrier
 from muster.controllers.grouper.members import GroupedPod
@@ -88,7 +88,7 @@ class Grouper:
             cluster, self._leadership, clock, wall, WRITE_SECONDS, self._observer.grouping_report_dropped
         )
         self._offers = MarkOffers(carrier or NoCarrier())
-        self._joiner = PodJoiner(self._writer, self._offers.has_joined, self._grouped)
+        self._joiner = PodJoiner(self._writer, self._offers.has_joined, self._grouped, self._join_refused)
         self._gangs: WorkQueue[str] = WorkQueue()
         self._records: dict[str, GangRecord] = {}
         self._term = self._leadership.term
@@ -199,6 +199,10 @@ class Grouper:
 
     def _grouped(self, member: GroupedPod) -> None:
         self._observer.pod_grouped(self._clock() - member.seen_at)
+
+    def _join_refused(self, member: GroupedPod, why: str, term: int) -> None:
+        """Says it in an event alone: the pod may be bound already."""
+        self.reports.add(member.pod.metadata, unmarked(member.gang.rpartition("/")[2], why), False, term)
 
     def _add_soon(self, gang: str) -> None:
         size = self._records[gang].size if gang in self._records else 0

@@ -46,6 +46,15 @@ def refusal(pod_group: str, why: str) -> Ungrouped:
     )
 
 
+def unmarked(pod_group: str, why: str) -> Ungrouped:
+    """What a pod says that may not be changed, and so cannot join its PodGroup."""
+    return Ungrouped(
+        "PodNotMarked",
+        f"the pod cannot join podgroup `{pod_group}`, as it may not be changed: {why}",
+        "let muster patch the pod: a policy or a webhook denies it, or its annotations have no room for two more",
+    )
+
+
 def kept_gang(why: Ungrouped, pod_group: str) -> Ungrouped:
     """What a pod says that keeps its PodGroup, though it would get none, or another one, by what is known now."""
     problem = why.message.partition(": the pod is ")[0]  # `not grouped`, or `grouped by` another owner: it is neither

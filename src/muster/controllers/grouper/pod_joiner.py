@@ -13,15 +13,19 @@ JOINS_AT_ONCE: Final = 8  # pods of one gang: a gang of 5,000 leaves room for ot
 
 
 class PodJoiner:
-    """`grouped` gets each pod that has joined its gang by its write; `has_joined` says of which pods it has before."""
+    """`grouped` gets each pod that has joined its gang by its write; `has_joined` says of which pods it has before.
+
+    `refused` gets each pod that the API server does not let join, and why.
+    """
 
     def __init__(
         self,
         writer: GroupingWriter,
         has_joined: Callable[[GroupedPod], bool],
         grouped: Callable[[GroupedPod], None],
+        refused: Callable[[GroupedPod, str, int], None],
     ) -> None:
-        self._writer, self._has_joined, self._grouped = writer, has_joined, grouped
+        self._writer, self._has_joined, self._grouped, self._refused = writer, has_joined, grouped, refused
 
     async def join(self, members: Sequence[GroupedPod], record: GangRecord, term: int) -> ApiError | None:
         """Marks these pods of a gang; returns why some may not be."""
@@ -46,6 +50,7 @@ class PodJoiner:
                 if error.status not in REFUSED:
                     raise
                 refusals.append(error)
+                self._refused(member, error.message, term)
 
     async def _join_one(self, member: GroupedPod, record: GangRecord, term: int) -> None:
         meta, mark = member.pod.metadata, mark_of(member)

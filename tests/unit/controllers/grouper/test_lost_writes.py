@@ -116,4 +116,15 @@ async def test_pods_that_may_not_be_changed_hold_up_neither_the_others_nor_the_p
         world.pod(f"fixed-{index:02}", owner)
     world.pod("free", owner)
     async with world.grouping(ProtectedPods(world.memory)) as live:
+        await live.until(lambda: "a policy denies it" in world.events("fixed-07").get("PodNotMarked", ""))
         await live.until(lambda: world.group_of("free"))
+
+
+async def test_a_workload_with_large_annotations_is_grouped() -> None:
+    """An object may have 256 KiB of them: with those that muster adds, its PodGroup would have more."""
+    world = GroupingWorld()
+    notes = "x" * 262_000
+    world.pod("train-0", world.create(JOBS, "train", annotations={"notes": notes, names.BATCH_MIN_MEMBER: "2"}))
+    async with world.grouping() as live:
+        await live.until(lambda: world.group_of("train-0"))
+    assert world.group_of("train-0")["metadata"]["annotations"][names.BATCH_MIN_MEMBER] == "2"
