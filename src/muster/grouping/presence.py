@@ -29,7 +29,8 @@ def settle(gang: GangTree, present: Collection[str], *, is_semi_preemptible: boo
 
 
 def _flatten(gang: GangTree, present: Collection[str]) -> GangTree:
-    flat = _branches(gang).intersection(present).difference(_with_pods_below(gang, present))
+    flat = _branches(gang).intersection(present)
+    flat = flat - _with_pods_below(gang, present) if flat else flat
     if not flat:
         return gang
     sums = _sums(gang)
