@@ -1,5 +1,6 @@
 """LeaderWorkerSet: the pods as its controller and webhook label them."""
 
+from collections import Counter
 from itertools import chain
 from typing import Any
 
@@ -163,6 +164,20 @@ def test_a_leader_is_one_more_than_full_segments() -> None:
           segment-1: 4
     """)
     assert leaves(workload, 9) == ["leader", *["workers"] * 4, *["segment-1"] * 4]
+
+
+@pytest.mark.parametrize("policy", ["LeaderWorker", "LeaderExcluded"])
+@pytest.mark.parametrize(("size", "segment"), [(s, g) for s in range(2, 12) for g in range(2, s + 1)])
+def test_every_segment_needs_the_pods_that_the_webhook_gives_its_index(size: int, segment: int, policy: str) -> None:
+    """The index is (worker - 1) / g where g divides the workers, else worker / g."""
+    workload = lws(size=size, segment=segment, policy=policy)
+    names = leaves(workload, size)
+    for worker, name in enumerate(names[1:], 1):
+        index = (worker - 1) // segment if (size - 1) % segment == 0 else worker // segment
+        is_beside_the_leader = index == 0 and policy == "LeaderWorker"
+        assert name == ("workers" if is_beside_the_leader else f"segment-{index}")
+    parts = grouped(member(0), workload).spec.sub_groups
+    assert {part.name: part.min_member for part in parts if part.min_member} == Counter(names)
 
 
 def test_the_only_segment_has_no_worker_too_many() -> None:

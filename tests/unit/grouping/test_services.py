@@ -81,6 +81,18 @@ def test_executors_of_a_driver_outside_of_the_cluster_share_a_podgroup_that_none
     assert first.metadata.owner_references == ()
 
 
+def test_executors_of_a_stateful_set_and_of_a_step_of_a_workflow_find_their_driver() -> None:
+    """Spark may make executors by StatefulSets, and Argo may run the driver."""
+    executors = owner("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: spark-s-77204fbe-0}}")
+    workflow = owner("{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {name: flow}}")
+    driver = grouped(spark("driver", "pi-driver"), labelled(workflow, queue="blue"))
+    assert driver.spec.queue == "blue"
+    for owners in ((DRIVER,), (executors, DRIVER)):
+        executor = grouped(spark("executor", "pi-exec-1"), *owners, labelled(workflow, queue="blue"))
+        assert (executor.metadata.name, executor.spec) == (driver.metadata.name, driver.spec)
+        assert executor.metadata.owner_references == driver.metadata.owner_references
+
+
 def test_a_spark_connect_server_starts_alone_and_its_executors_join_when_they_come() -> None:
     """The operator labels the server as neither driver nor part of an application."""
     connect = labelled(

@@ -24,6 +24,22 @@ def test_a_train_job_is_grouped_as_the_job_set_below_it() -> None:
     assert tree(group) == tree(grouped(NODE, JOB_SET))
 
 
+@pytest.mark.parametrize(
+    ("nodes", "expected"), [(3, "1/2 node: 1/1 node-replica-0: 3 launcher: 1/1"), (0, "1/1 launcher: 1/1")]
+)
+def test_the_launcher_of_a_train_job_with_mpi_comes_after_its_nodes(nodes: int, expected: str) -> None:
+    """Its runtime says `dependsOn`; where the launcher is a node, too, there may be no other."""
+    node = {"name": "node", "template": {"spec": {"parallelism": nodes, "completions": nodes}}}
+    launcher = {"name": "launcher", "template": {"spec": {}}, "dependsOn": [{"name": "node", "status": "Ready"}]}
+    job_set = owner(
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "fit"}},
+        replicatedJobs=[node, launcher],
+    )
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "launcher", "jobset.sigs.k8s.io/job-index": "0"}
+    group = grouped(pod("l", labels), job_set, TRAIN_JOB)
+    assert " ".join(tree(group).split()) == f"{expected} launcher-replica-0: 1"
+
+
 def test_a_wrapper_fills_labels_and_annotations_that_are_missing_below() -> None:
     above = labelled(annotated(TRAIN_JOB, topology_required_placement="rack"), queue="blue", team="a")
     below = labelled(JOB_SET, queue="red")
