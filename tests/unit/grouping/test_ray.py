@@ -67,6 +67,18 @@ def test_an_autoscaled_group_needs_its_minimum_and_no_more(groups: tuple[dict[st
     assert " ".join(tree(group).split()) == expected
 
 
+def test_workers_that_an_autoscaler_does_not_want_any_more_keep_their_leaf_until_they_are_gone() -> None:
+    """KubeRay removes only those that the autoscaler names; without its leaf, one would count for no group (N4)."""
+    workload = cluster(workers(replicas=0), enableInTreeAutoscaling=True)
+    assert leaf(member("gpu"), workload) == "gpu"
+    assert (
+        " ".join(tree(grouped(member(), workload, present={"headgroup", "gpu"})).split()) == "1/2 headgroup: 1 gpu: 1"
+    )
+    assert tree(grouped(member(), workload, present={"headgroup"})) == "1/1\n  headgroup: 1"
+    suspended = cluster(workers(replicas=0, suspend=True), enableInTreeAutoscaling=True)
+    assert ungrouped(member("gpu"), suspended).reason == "NoSuchGroup"
+
+
 def test_an_autoscaler_raises_no_minimum() -> None:
     before, after = (
         grouped(member(), cluster(workers(replicas=count), enableInTreeAutoscaling=True)) for count in (1, 9)

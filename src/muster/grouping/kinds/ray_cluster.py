@@ -8,6 +8,8 @@ map), and the others keep their indexes: a replica has a leaf beyond the number 
 
 With `enableInTreeAutoscaling` the replicas of a group are what the work asks for, not what it needs to start: without
 `minReplicas` the group is an extra. A cluster that runs must not fall short because its autoscaler asks for more (S2).
+Workers that are not wanted any more stay until the autoscaler names them: a group without replicas has a leaf, while it
+has pods.
 """
 
 from collections.abc import Iterator
@@ -43,16 +45,24 @@ def _path(owner: Owner, name: str, replica: int | None) -> Path:
 
 
 def _groups(owner: Owner) -> list[Raw]:
-    """The groups with pods; of two with one name, the first."""
-    return list(
-        {_name(group): group for group in reversed(items(owner.spec, "workerGroupSpecs")) if _desired(group)}.values()
-    )[::-1]
+    """The groups that may have pods; of two with one name, the first."""
+    is_autoscaled = _is_autoscaled(owner)
+    groups = (group for group in items(owner.spec, "workerGroupSpecs") if _may_have_pods(group, is_autoscaled))
+    return list({_name(group): group for group in reversed(list(groups))}.values())[::-1]
+
+
+def _is_autoscaled(owner: Owner) -> bool:
+    return owner.spec.get("enableInTreeAutoscaling") is True
+
+
+def _may_have_pods(workers: Raw, is_autoscaled: bool) -> bool:
+    return _desired(workers) > 0 or (is_autoscaled and _is_used(workers) and _hosts(workers) == 1)
 
 
 def _parts(owner: Owner) -> Iterator[Part]:
     head = template_constraint(at(owner.spec, "headGroupSpec.template") or {})
     yield Part(name=HEAD, need=1, source="one head a cluster", constraint=head)
-    is_autoscaled = owner.spec.get("enableInTreeAutoscaling") is True
+    is_autoscaled = _is_autoscaled(owner)
     yield from (_workers(group, is_autoscaled=is_autoscaled) for group in _groups(owner))
 
 
@@ -64,7 +74,8 @@ def _workers(workers: Raw, *, is_autoscaled: bool) -> Part:
     source = f"{_source(minimum, is_needed=is_needed)} of worker group {name}"
     constraint = template_constraint(workers.get("template") or {})
     if hosts == 1:
-        return Part(name=name, need=need, source=source, constraint=constraint, is_needed=is_needed)
+        is_spare = desired == 0
+        return Part(name=name, need=need, source=source, constraint=constraint, is_needed=is_needed, is_spare=is_spare)
     replicas = (
         Part(
             name=f"{name}-{index}",
@@ -99,9 +110,13 @@ def _hosts(workers: Raw) -> int:
     return max(integer(workers, "numOfHosts", 1), 1)
 
 
+def _is_used(workers: Raw) -> bool:
+    return workers.get("suspend") is not True and bool(_name(workers))
+
+
 def _desired(workers: Raw) -> int:
     """The replicas that the operator makes: within minimum and maximum, and none while the group is suspended."""
-    if workers.get("suspend") is True or not _name(workers):
+    if not _is_used(workers):
         return 0
     least, most = integer(workers, "minReplicas"), integer(workers, "maxReplicas", 2**31 - 1)
     return min(max(integer(workers, "replicas"), least), max(most, least))
