@@ -331,8 +331,10 @@ class CycleState:
         """The gang with the assigned pods placed."""
         return assign_pods(self.snapshot, gang, assignment, "core")[1]
 
-    def evict(self, key: str, pods: Pods, reason: EvictionReason, preemptor: str, proof: Proof = "") -> None:
-        """Evict pods of a gang: their capacity is free later."""
+    def evict(
+        self, key: str, pods: Pods, reason: EvictionReason, preemptor: str, proof: Proof = "", short: str = ""
+    ) -> None:
+        """Evict pods of a gang: their capacity is free later. `short`: the SubGroup for which a gang is released."""
         self.save()
         self.version += 1
         gang_state = self.gang_states[key]
@@ -341,7 +343,7 @@ class CycleState:
         evictions = []
         for leaf, member in pods:
             identity = (gang.namespace, member.name, member.node, gang.name, leaf)
-            evictions.append(Eviction(*identity, reason=reason, preemptor=preemptor, proof=proof))
+            evictions.append(Eviction(*identity, reason=reason, preemptor=preemptor, proof=proof, short=short))
             self.free(self.later, gang, member)
             if member.node in self.snapshot.node_index:
                 self._update_now(self.snapshot.node_index[member.node])

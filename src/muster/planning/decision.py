@@ -48,6 +48,7 @@ class Eviction(PodDecision, frozen=True, order=True, gc=False):
     preemptor: str  # namespace/name of the gang that gets its place; its own gang where it is stale
     move_to: str = ""
     proof: Proof = ""  # empty: it is released as stale
+    short: str = ""  # of a release: the SubGroup that was below its minimum; empty: the gang has none
 
 
 class Failure(Struct, frozen=True):

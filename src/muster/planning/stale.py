@@ -12,7 +12,7 @@ from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.roles import units_of
 from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.preemption import Preemption
-from muster.planning.staleness import grace_period, short_groups, stale_since
+from muster.planning.staleness import first_short, grace_period, short_groups, stale_since
 
 
 def release_stale(cycle_state: CycleState, preemption: Preemption) -> None:
@@ -38,7 +38,7 @@ def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: dat
             placed = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
             pods = [pod for pod in placed if f"{gang.namespace}/{pod[1].name}" not in stuck]
             if pods:
-                cycle_state.evict(key, pods, "Stale", key)
+                cycle_state.evict(key, pods, "Stale", key, short=first_short(gang, group))
 
 
 def _leftovers(gang: Gang) -> Iterator[tuple[str, Member]]:

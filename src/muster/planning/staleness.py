@@ -30,6 +30,17 @@ def short_groups(gang: Gang) -> Iterator[Group]:
             ahead += reversed(group.children)
 
 
+def first_short(gang: Gang, group: Group) -> str:
+    """The SubGroup for which a group is below its minimum: the first one in it that is; empty: there is none."""
+    now = gang.standings
+    while isinstance(group, Branch):
+        below = next((child for child in group.children if not now[child.name].satisfied), None)
+        if below is None:
+            break
+        group = below
+    return group.name
+
+
 def grace_period(gang: Gang) -> timedelta | None:
     """How long a gang may be short; None: for ever."""
     stated = gang.source.spec.staleness_grace_period

@@ -91,7 +91,7 @@ def _moved(evicted: Sequence[Eviction]) -> str:
 
 
 def _short_of_pods(eviction: Eviction) -> str:
-    what = f"SubGroup `{eviction.sub_group}`" if eviction.sub_group else "the gang"
+    what = f"SubGroup `{eviction.short}`" if eviction.short else "the gang"
     return f"{what} was below its minimum for longer than its grace"
 
 

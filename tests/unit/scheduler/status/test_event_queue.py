@@ -173,7 +173,7 @@ async def test_a_release_is_a_warning() -> None:
     """S2, S3: the whole gang, or one SubGroup, was below its minimum for too long."""
     scene = Scene()
     async with scene.running():
-        scene.add([Eviction("default", "g-0", "a", "g", "part", "Stale", "default/g")])
+        scene.add([Eviction("default", "g-0", "a", "g", "other", "Stale", "default/g", short="part")])
         await scene.sent()
     words = "SubGroup `part` was below its minimum for longer than its grace"
     assert events(scene.world, "Released") == [
