@@ -105,6 +105,21 @@ async def test_extras_and_scaled_gangs_stay_in_the_block_of_the_base(site: Grove
     assert await racks_of(site, seen.nodes(), BLOCK) == {"b0"}
 
 
+async def test_a_base_starts_in_the_zone_in_which_its_scaled_gangs_fit(site: GroveSite) -> None:
+    """Alone it would fill the small zone, and its scaled gangs would wait for ever (R3)."""
+    await site.bind_topology(site.name)
+    for zone, block, name, size in (("small", "b9", "r9", 4), ("large", "b0", "r0", 2), ("large", "b0", "r1", 2)):
+        await site.add_nodes(size, {ZONE: zone, BLOCK: block, RACK: name})
+    await site.add_nodes(3, {ZONE: "large", BLOCK: "b1", RACK: "r2"})
+    cliques = [clique("a", 1), clique("b", 1), clique("c", 2, topologyConstraint=packed(site, "rack"))]
+    groups = [group("sg", ["b", "c"], 3, topologyConstraint=packed(site, "block"))]
+    await site.submit(pod_clique_set("w", cliques, groups, template={"topologyConstraint": packed(site, "zone")}))
+    seen = await site.until_counts(7, 3)
+    assert await racks_of(site, seen.nodes(), ZONE) == {"large"}
+    await site.add_nodes(3, {ZONE: "large", BLOCK: "b2", RACK: "r3"})
+    await site.until_counts(10, 0)
+
+
 async def test_a_set_that_loses_and_gets_its_binding_runs_without_a_move(site: GroveSite) -> None:
     await site.bind_topology(site.name)
     await rack(site, "r0", 2)

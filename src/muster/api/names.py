@@ -67,6 +67,7 @@ WAITS_FOR: Final = "muster.dev/waits-for"  # annotation, on pods that this gate 
 FAILURES = "muster.dev/failures"  # annotation of a pod: how many pods in its place failed before it
 PINNED_BY: Final = "muster.dev/pinned-by"  # annotation, on pods: node labels that muster added to their node selector
 BRIDGED: Final = "muster.dev/podgang"  # annotation, on PodGroups that muster made of a PodGang: "true"
+SCALED_GANGS: Final = "muster.dev/scaled-gangs"  # annotation, on PodGroups of base gangs: JSON, which follow them
 STARTUP: Final = "muster.dev/startup"  # annotation, on pods that start after other cliques: what for, then `start`
 
 # on claims that wait for their first consumer: the node on which their volume is made

@@ -1,5 +1,6 @@
 """The PodGroup of a PodGang: what it takes from the gang and its set, what it keeps, and what it never touches."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,15 @@ from hypothesis import strategies as st
 
 import muster
 from muster.api import names
-from muster.api.resources import CLUSTER_TOPOLOGY_BINDINGS, POD_CLIQUE_SETS, POD_CLIQUES, POD_GANGS, POD_GROUPS, PODS
+from muster.api.resources import (
+    CLUSTER_TOPOLOGY_BINDINGS,
+    POD_CLIQUE_SCALING_GROUPS,
+    POD_CLIQUE_SETS,
+    POD_CLIQUES,
+    POD_GANGS,
+    POD_GROUPS,
+    PODS,
+)
 from muster.grove.gangs.pod_group_bridge import queue_of
 from muster.grove.naming import branch_name
 from muster.workloads.types import Create
@@ -302,3 +311,61 @@ def test_a_clique_whose_name_is_no_dns_label_is_said(scene: GangScene, name: str
 def test_a_gang_without_its_set_still_has_a_podgroup(scene: GangScene) -> None:
     scene.remove(POD_CLIQUE_SETS, "w")
     assert "queue" not in made(scene)["spec"]
+
+
+# what follows it ----------------------------------------------------------------------------------------------------
+
+
+def followers(scene: GangScene, gang: str = "w-0") -> Any:
+    group = scene.pod_group(gang)
+    assert group is not None
+    stated = group["metadata"]["annotations"].get(names.SCALED_GANGS)
+    return None if stated is None else json.loads(stated)
+
+
+def scaling(groups: dict[str, tuple[int, int]]) -> GangScene:
+    scene = GangScene()
+    scene.podcliqueset(groups)
+    scene.topology()
+    labels = {names.PART_OF: "w", names.SET_REPLICA: "0"}
+    for name in groups:
+        scene.change(POD_CLIQUE_SCALING_GROUPS, f"w-0-{name}", {"metadata": {"labels": labels, "generation": 1}})
+    return scene
+
+
+def test_a_base_says_which_scaled_gangs_are_held_to_its_domain() -> None:
+    """R3: the scheduler chooses a domain in which most of them fit."""
+    scene = scaling({"b": (4, 1), "c": (3, 2), "d": (2, 2)})
+    made(scene, {"w-0-a": 1, "w-0-b-0-b": 1}, **packed(required=ZONE))
+    assert followers(scene) == [{"like": ["w-0-b-0-b"], "count": 3}, {"like": ["w-0-c-0-c"], "count": 1}]
+
+
+@pytest.mark.parametrize("spec", [{}, packed(preferred=RACK)], ids=["nothing", "a preference"])
+def test_what_is_held_to_no_domain_is_not_said(spec: Raw) -> None:
+    scene = scaling({"b": (4, 1)})
+    made(scene, {"w-0-b-0-b": 1}, **spec)
+    assert followers(scene) is None
+
+
+def test_what_follows_is_kept_in_step_until_the_base_is_placed() -> None:
+    """A scale of the group is said at once; afterwards nothing depends on it, and a write would be for nothing."""
+    scene = scaling({"b": (2, 1)})
+    made(scene, {"w-0-b-0-b": 1}, **packed(required=ZONE))
+
+    def scale(replicas: int, generation: int) -> None:
+        patch = {"metadata": {"generation": generation}, "spec": {"replicas": replicas}}
+        scene.change(POD_CLIQUE_SCALING_GROUPS, "w-0-b", patch)
+        scene.settle()
+
+    scale(4, 2)
+    assert followers(scene) == [{"like": ["w-0-b-0-b"], "count": 3}]
+    scale(1, 3)
+    assert followers(scene) is None
+    scale(3, 4)
+    scene.node("n1")
+    scene.bind(["w-0-b-0-b-0"])
+    scene.settle()
+    scale(5, 5)
+    scene.set_ready("w-0-b-0-b-0")
+    scene.settle()
+    assert followers(scene) == [{"like": ["w-0-b-0-b"], "count": 2}]

@@ -11,11 +11,9 @@ from itertools import islice
 from typing import Any
 
 from muster.api.fields import at, integer, items, number, text
-from muster.api.grove.pod_clique import MOST_CLIQUES
 from muster.api.names import BASE_POD_GANG, PART_OF, POD_CLIQUE, POD_GANG, SET_REPLICA
 from muster.api.resources import (
     POD_CLIQUE_SCALING_GROUPS,
-    POD_CLIQUE_SETS,
     POD_CLIQUES,
     POD_GANGS,
     POD_GROUPS,
@@ -32,7 +30,8 @@ from muster.grove.gangs.cliques import (
     node_name,
 )
 from muster.grove.gangs.gates import SCHEDULED
-from muster.grove.naming import group_name, scaled_gang_name
+from muster.grove.gangs.scaled_groups import scaled_groups
+from muster.grove.naming import base_gang_name
 from muster.grove.nearest import outwards
 from muster.workloads.conditions import is_condition_true
 from muster.workloads.pod_templates import phase
@@ -52,6 +51,8 @@ def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[
     elif resource == POD_GROUPS:
         if children.get(POD_GANGS, namespace, text(raw, "metadata.name")) is not None:
             yield namespace, text(raw, "metadata.name")
+    elif resource == POD_CLIQUE_SCALING_GROUPS and _is_rescaled(raw):
+        yield from ((namespace, name) for name in _waiting_base(labels_of(raw), namespace, children))
     elif resource == POD_GANGS and is_condition_true(raw, SCHEDULED) and BASE_POD_GANG not in labels_of(raw):
         for scaled in _scaled_gangs(labels_of(raw), namespace, children):
             gang = children.get(POD_GANGS, namespace, scaled)
@@ -59,18 +60,24 @@ def related(resource: Resource, raw: Raw, children: Children) -> Iterator[tuple[
                 yield namespace, scaled
 
 
+def _is_rescaled(group: Raw) -> bool:
+    return integer(group, "metadata.generation", 1) != integer(group, "status.observedGeneration")
+
+
+def _waiting_base(labels: Mapping[str, str], namespace: str, children: Children) -> Iterator[str]:
+    """The base gang of a replica of a set, while it waits for a domain in which its scaled gangs fit, too."""
+    replica = number(labels.get(SET_REPLICA, ""))
+    name = base_gang_name(labels.get(PART_OF, ""), replica) if replica is not None else ""
+    base = children.get(POD_GANGS, namespace, name) if name else None
+    level = text(base, "spec.topologyConstraint.packConstraint.required")
+    if base is not None and level and not is_condition_true(base, SCHEDULED):
+        yield name
+
+
 def _scaled_gangs(labels: Mapping[str, str], namespace: str, children: Children) -> Iterator[str]:
     """The scaled gangs of a replica of a set, by labels of its base gang or of a pod of that."""
-    set_name, replica = labels.get(PART_OF, ""), number(labels.get(SET_REPLICA, ""))
-    if not set_name or replica is None:
-        return
-    pcs = children.get(POD_CLIQUE_SETS, namespace, set_name)
-    for template in items(pcs, "spec.template.podCliqueScalingGroups"):
-        name = group_name(set_name, replica, text(template, "name"))
-        group = children.get(POD_CLIQUE_SCALING_GROUPS, namespace, name)
-        minimum = max(1, integer(group, "spec.minAvailable", 1))
-        replicas = min(integer(group, "spec.replicas", 1), MOST_CLIQUES) if group is not None else 0
-        yield from (scaled_gang_name(name, index, minimum) for index in range(minimum, replicas))
+    for group in scaled_groups(labels, namespace, children):
+        yield from group.gangs
 
 
 # the last pod that a base needs -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from muster.api.names import DNS_LABEL, LONGEST_LABEL
 from muster.api.resources import POD_CLIQUE_SETS, POD_GROUPS
 from muster.grove.gangs.cliques import GangClique, labels_of
 from muster.grove.gangs.gates import GateHold
+from muster.grove.gangs.scaled_groups import describe_followers
 from muster.grove.naming import branch_name
 from muster.workloads.operators.objects import child, removal, strings
 from muster.workloads.types import Action, Children, Create, Raw, Update
@@ -62,7 +63,7 @@ def pod_group_actions(
         desired["spec"]["stalenessGracePeriod"] = grace
     if stored is None:
         yield Create(POD_GROUPS, _in_pool(desired, gang, children, pool_label))
-    elif patch := _difference(stored, desired):
+    elif patch := _difference(stored, desired, is_placed=all(leaf.is_scheduled for leaf in leaves)):
         yield Update(POD_GROUPS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
 
 
@@ -91,7 +92,10 @@ def build_pod_group(gang: Raw, leaves: Sequence[GangClique], topology: str, chil
     }
     spec = {field: value for field, value in spec.items() if value}
     name = text(gang, "metadata.name")
-    return child(gang, POD_GROUPS, name, spec, labels=labels_of(gang), annotations={names.BRIDGED: "true"})
+    notes = {names.BRIDGED: "true"}
+    if followers := describe_followers(gang, children):
+        notes[names.SCALED_GANGS] = followers
+    return child(gang, POD_GROUPS, name, spec, labels=labels_of(gang), annotations=notes)
 
 
 def _in_pool(desired: Raw, gang: Raw, children: Children, pool_label: str) -> Raw:
@@ -102,16 +106,20 @@ def _in_pool(desired: Raw, gang: Raw, children: Children, pool_label: str) -> Ra
     return desired
 
 
-def _difference(stored: Raw, desired: Raw) -> Raw:
-    """The fields that the PodGang states and the PodGroup has not."""
+def _difference(stored: Raw, desired: Raw, *, is_placed: bool) -> Raw:
+    """The fields that the PodGang states and the PodGroup has not; what follows it counts until it is placed."""
     old, new = mapping(stored, "spec"), desired["spec"]
     patch: Raw = {}
     if spec := {field: new.get(field) for field in _STATED if (old.get(field) or None) != new.get(field)}:
         patch["spec"] = _replacing(old, spec)
     wanted, labels = texts(desired, "metadata.labels"), texts(stored, "metadata.labels")
+    metadata: Raw = {}
     if missing := {name: value for name, value in wanted.items() if labels.get(name) != value}:
-        patch["metadata"] = {"labels": missing}
-    return patch
+        metadata["labels"] = missing
+    followers = texts(desired, "metadata.annotations").get(names.SCALED_GANGS)
+    if not is_placed and texts(stored, "metadata.annotations").get(names.SCALED_GANGS) != followers:
+        metadata["annotations"] = {names.SCALED_GANGS: followers}
+    return {**patch, "metadata": metadata} if metadata else patch
 
 
 def _replacing(old: Raw, spec: Raw) -> Raw:

@@ -1,14 +1,24 @@
 """The search on free capacity, with the kinds of requirements known not to fit and the places foreseen for extras."""
 
+import numpy as np
+from numpy.typing import NDArray
+
 from muster.model.gang.gang import Gang
 from muster.placement.bounds import least_requests
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements.tree import pod_classes
 from muster.placement.requirements.types import Requirement
 from muster.placement.search import growth
+from muster.placement.search.growth import Placement
+from muster.placement.search.nested_search import Search
+from muster.placement.search.preferences import find_with_growth
 from muster.placement.search.search_state import PodsOnNode
+from muster.planning.allocation.followers import with_followers, without_followers
 from muster.planning.bounds import could_fit_by_counts
 from muster.planning.cycle_state import CycleState
+
+Ints = NDArray[np.int64]
+PART = 4  # of the steps that are left, gangs that follow another one may cost this part (a quarter)
 
 
 class FreeCapacity:
@@ -34,8 +44,22 @@ class FreeCapacity:
             if allowance is None and not self._depends_on_others(requirement):
                 self.full.add(requirement.kind)
             return None
+        placement = self._beside_followers(gang, requirement, allowance) or placement
         self._growth[gang.key] = placement.extras
         return placement.core if self.cycle_state.quota_excess(gang, placement.core) is None else None
+
+    def _beside_followers(self, gang: Gang, core: Requirement, allowance: Ints | None) -> Placement | None:
+        """Nodes for a core in a domain in which most of the gangs that follow it fit, too; None: any will do."""
+        state = self.cycle_state
+        around = with_followers(gang, core, state.kinds)
+        if around is None:
+            return None
+        budget = state.gang_budget.part(state.gang_budget.left // PART)
+        search = Search(state.now, state.snapshot.topologies, state.kinds, budget, allowance=allowance)
+        try:
+            return without_followers(find_with_growth(search, around), core)
+        except OutOfSteps:
+            return None
 
     def _depends_on_others(self, requirement: Requirement) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
