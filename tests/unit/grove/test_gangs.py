@@ -658,3 +658,30 @@ def test_a_gang_that_nothing_has_validated_is_no_crash(scene: GangScene, broken:
     scene.settle()
     scene.advance(5)
     assert scene.gated() == []
+
+
+# a base that is none ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owners", [[], [{"kind": "PodCliqueSet", "name": "v", "uid": "other", "controller": True}]])
+def test_a_gang_of_another_owner_with_the_name_of_the_base_lifts_no_gate(
+    scene: GangScene, owners: list[dict[str, Any]]
+) -> None:
+    """R1: it has its minimums scheduled, and says nothing of the base, which cannot be created beside it."""
+    started(scene)
+    scene.change(POD_GANGS, "w-0", {"metadata": {"ownerReferences": owners}})
+    pods = scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    assert scene.gated() == pods
+    status, reason, message = scene.condition("w-0-sg-0", "Scheduled")
+    assert (status, reason) == ("False", "BasePodGangNotScheduled")
+    assert "does not belong to this PodCliqueSet" in message
+
+
+def test_a_base_whose_cliques_a_user_removed_lifts_no_gate(scene: GangScene) -> None:
+    """R1: it has no minimum that is not scheduled, as it has none; the set is about to restore it."""
+    started(scene)
+    scene.change(POD_GANGS, "w-0", {"spec": {"podgroups": []}})
+    pods = scene.pods("w-0-sg-1-b", 0, 1)
+    scene.settle()
+    assert scene.gated() == pods

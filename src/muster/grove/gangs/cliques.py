@@ -169,8 +169,12 @@ def referenced_pods(gang: Raw, entry: Raw, children: Children) -> Iterator[Raw]:
 
 
 def has_scheduled_minimums(gang: Raw, children: Children) -> bool:
-    """Whether every PodGroup of a gang has its minimum scheduled; reads no more pods than that takes."""
-    return all(has_scheduled(gang, entry, children) for entry in items(gang, "spec.podgroups"))
+    """Whether every PodGroup of a gang has its minimum scheduled; reads no more pods than that takes.
+
+    A gang without any is not scheduled: a set makes no such gang, so a user removed them.
+    """
+    entries = items(gang, "spec.podgroups")
+    return bool(entries) and all(has_scheduled(gang, entry, children) for entry in entries)
 
 
 def minimum_in(gang: Raw, entry: Raw, children: Children) -> int:

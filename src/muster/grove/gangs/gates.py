@@ -70,14 +70,25 @@ def growing_seconds(gang: Raw, cliques: Iterable[GangClique], now: datetime) -> 
 def base_of(gang: Raw, cliques: Iterable[GangClique], children: Children) -> Raw | GateHold | None:
     """The base gang of a scaled gang, or that it does not exist yet; None: the gang has no base.
 
-    Other operators name it on pods only.
+    Other operators name it on pods only. A gang of its name that another owner controls is not the base.
     """
     pod = next((pod for clique in cliques for pod in clique.live), {})
     name = labels_of(gang).get(BASE_POD_GANG, "") or labels_of(pod).get(BASE_POD_GANG, "")
     if not name:
         return None
-    missing = GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
-    return children.get(POD_GANGS, text(gang, "metadata.namespace"), name) or missing
+    base = children.get(POD_GANGS, text(gang, "metadata.namespace"), name)
+    if base is None:
+        return GateHold(BASE_NOT_SCHEDULED, f"base PodGang `{name}` does not exist yet")
+    if _controller_of(base) != _controller_of(gang):
+        says = f"PodGang `{name}`, which is to be the base, exists and does not belong to this PodCliqueSet"
+        return GateHold(BASE_NOT_SCHEDULED, f"{says}: rename one of them")
+    return base
+
+
+def _controller_of(gang: Raw) -> str:
+    """The uid of the set that controls a gang; empty: none does."""
+    owners = (owner for owner in items(gang, "metadata.ownerReferences") if owner.get("controller"))
+    return next((text(owner, "uid") for owner in owners), "")
 
 
 def unscheduled_base(base: Raw, children: Children) -> GateHold | None:
