@@ -21,6 +21,7 @@ from muster.api.resources import (
     PODS,
     SERVICES,
 )
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.kube.cluster import Cluster
 from muster.planning import staleness
 from tests.e2e.grove_site import GroveSeen, GroveSite, clique, fresh, group, pod_clique_set
@@ -144,6 +145,23 @@ async def test_what_was_healthy_runs_on_below_its_minimum_until_the_delay(
     await site.stays(lambda seen: seen.counts == (running, 4 - running), 3.0)
     await site.uncordon(nodes)
     await site.until(lambda seen: seen.counts == (4, 0))
+
+
+async def test_what_started_in_part_makes_way_after_the_grace(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G5: one clique is healthy, and the next one loses a pod before it is: the gang never ran as a whole."""
+    monkeypatch.setattr(staleness, "GRACE", timedelta(seconds=1))
+    async with fresh(cluster).open(KubeletTimings(start_seconds=4.0, stop_seconds=0.0)) as site:
+        nodes = await site.add_nodes(4)
+        template = {"cliqueStartupType": "CliqueStartupTypeInOrder"}
+        await site.submit(pod_clique_set("w", [clique("a", 2), clique("b", 2)], template=template))
+        await site.until(lambda seen: "status" in said(seen[POD_CLIQUES]["w-0-a"], "HealthyStateObserved"))
+        await site.cordon(nodes)
+        await lose(site, "w-0-b", 1)
+        before = await site.seen()
+        assert before.bound == {"w-0-a": 2, "w-0-b": 1}
+        await site.until(lambda seen: len(seen.pods) == 4 and not seen.bound)
 
 
 async def test_a_breach_that_ends_before_the_delay_terminates_nothing(site: GroveSite) -> None:

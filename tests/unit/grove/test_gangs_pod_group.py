@@ -265,6 +265,20 @@ def test_a_gang_that_was_never_healthy_is_released_as_any_other(scene: GangScene
     assert grace(scene) is None
 
 
+def test_a_gang_that_started_in_part_is_released_though_one_of_its_cliques_was_healthy(scene: GangScene) -> None:
+    """G5: the nodes of what runs are for gangs that fit, as this one never ran as a whole."""
+    made(scene, {"w-0-a": 2, "w-0-b": 2})
+    scene.bind(["w-0-a-0", "w-0-a-1", "w-0-b-0"], ready=True)
+    healthy(scene, "w-0-a")
+    scene.settle()
+    assert grace(scene) is None
+    scene.bind(["w-0-b-1"], ready=True)
+    scene.settle()
+    scene.remove(PODS, "w-0-b-0")
+    scene.settle()
+    assert grace(scene) == "-1s", "it was ready as a whole, which is said before its clique says it of itself"
+
+
 def test_a_grace_period_that_a_user_states_is_kept(scene: GangScene) -> None:
     made(scene, {"w-0-a": 2})
     scene.bind(["w-0-a-0"])

@@ -120,11 +120,16 @@ def _not_ready(state: ObservedGang) -> str:
     return f"PodClique `{short.name}` has fewer pods ready than its minimum of {short.minimum}"
 
 
+def was_ready(gang: Raw) -> bool:
+    """Whether a gang was ready as a whole, as its status says."""
+    return is_condition_true(gang, READY) or is_condition_true(gang, UNHEALTHY)
+
+
 def _unhealthy(state: ObservedGang) -> HealthCondition:
     """A gang that was ready and is not."""
     if state.is_ready:
         return HealthCondition(UNHEALTHY, FALSE, "PodGangReady", "every PodClique has its minimum ready")
-    if is_condition_true(state.gang, READY) or is_condition_true(state.gang, UNHEALTHY):
+    if was_ready(state.gang):
         return HealthCondition(UNHEALTHY, TRUE, "MinAvailableBreached", _not_ready(state))
     return HealthCondition(UNHEALTHY, FALSE, "NotReadyYet", "the gang was not ready yet")
 

@@ -12,6 +12,7 @@ from muster.api.fields import items, mapping, text, texts
 from muster.api.names import DNS_LABEL, LONGEST_LABEL
 from muster.api.resources import POD_CLIQUE_SETS, POD_GROUPS
 from muster.grove.gangs.cliques import GangClique, labels_of
+from muster.grove.gangs.gang_status import was_ready
 from muster.grove.gangs.gates import GateHold
 from muster.grove.gangs.scaled_groups import describe_followers
 from muster.grove.naming import branch_name
@@ -59,7 +60,7 @@ def pod_group_actions(
         yield from (removal(POD_GROUPS, raw) for raw in (stored,) if raw is not None)
         return
     desired = build_pod_group(gang, leaves, topology, children)
-    if grace := _grace_period(stored, leaves):
+    if grace := _grace_period(gang, stored, leaves):
         desired["spec"]["stalenessGracePeriod"] = grace
     if stored is None:
         yield Create(POD_GROUPS, _in_pool(desired, gang, children, pool_label))
@@ -67,17 +68,19 @@ def pod_group_actions(
         yield Update(POD_GROUPS, text(gang, "metadata.namespace"), text(gang, "metadata.name"), patch)
 
 
-def _grace_period(stored: Raw | None, leaves: Sequence[GangClique]) -> str:
+def _grace_period(gang: Raw, stored: Raw | None, leaves: Sequence[GangClique]) -> str:
     """How long the scheduler leaves a gang below its minimum; empty: as long as any.
 
-    It is written when a gang falls short for the first time, and stays while one of its cliques that was healthy runs.
+    It is written when a gang that was healthy as a whole falls short for the first time, and stays while one of its
+    cliques that was healthy runs. One that started in part was never: what runs of it must not hold nodes (G5).
     """
     stated = text(stored, "spec.stalenessGracePeriod")
     if stated not in ("", NEVER):
         return stated
     is_short = not all(leaf.is_scheduled for leaf in leaves)
     is_healthy = any(leaf.was_healthy and leaf.scheduled for leaf in leaves)
-    return NEVER if is_healthy and (stated or is_short) else ""
+    has_regressed = is_short and (was_ready(gang) or all(leaf.was_healthy for leaf in leaves))
+    return NEVER if is_healthy and (stated or has_regressed) else ""
 
 
 def build_pod_group(gang: Raw, leaves: Sequence[GangClique], topology: str, children: Children) -> Raw:
