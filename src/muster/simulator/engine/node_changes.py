@@ -1,6 +1,7 @@
 """Failures and drains of a scenario as events: those at given times, and those by chance.
 
-Rule: every node has a random stream of its own, so that one more node changes nothing for the others.
+Rule 1: every node has a random stream of its own, so that one more node changes nothing for the others. Rule 2: every
+change lasts a millisecond at least: at one moment, the end of one comes before the begin of another.
 """
 
 import heapq
@@ -12,10 +13,11 @@ from muster.errors import InputError
 from muster.simulator.engine.events import DrainBegun, DrainEnded, Event, NodeBack, NodeLost
 from muster.simulator.scenario.cluster_objects import nodes_of_domain
 from muster.simulator.scenario.durations import draw_ms, stream, to_ms
-from muster.simulator.scenario.types import NodeDrain, NodeFailure, Scenario
+from muster.simulator.scenario.types import Duration, NodeDrain, NodeFailure, Scenario
 from muster.validation.problem import listed
 
 NodeChange = tuple[int, Event]  # when, and what
+SHORTEST_MS = 1  # of a failure or a drain
 
 
 def node_changes(scenario: Scenario, objects: Objects) -> Iterator[NodeChange]:
@@ -36,12 +38,16 @@ def _stated_changes(scenario: Scenario, objects: Objects) -> Iterator[NodeChange
         for node in _nodes(failure, objects, f"failures[{i}]"):
             yield to_ms(failure.at), NodeLost(node)
             if failure.lasts is not None:
-                yield to_ms(failure.at) + to_ms(failure.lasts), NodeBack(node)
+                yield _end_ms(failure.at, failure.lasts), NodeBack(node)
     for i, drain in enumerate(scenario.drains):
         for node in _nodes(drain, objects, f"drains[{i}]"):
             yield to_ms(drain.at), DrainBegun(node)
             if drain.lasts is not None:
-                yield to_ms(drain.at) + to_ms(drain.lasts), DrainEnded(node)
+                yield _end_ms(drain.at, drain.lasts), DrainEnded(node)
+
+
+def _end_ms(at: Duration, lasts: Duration) -> int:
+    return to_ms(at) + max(to_ms(lasts), SHORTEST_MS)
 
 
 def _nodes(change: NodeFailure | NodeDrain, objects: Objects, at: str) -> tuple[str, ...]:
@@ -63,5 +69,5 @@ def _random_failures(scenario: Scenario, node: str) -> Iterator[NodeChange]:
         yield at_ms, NodeLost(node)
         if not failures.repair.kind:
             return
-        at_ms += draw_ms(failures.repair, stream(scenario.seed, "node", node, number, "repair"))
+        at_ms += max(draw_ms(failures.repair, stream(scenario.seed, "node", node, number, "repair")), SHORTEST_MS)
         yield at_ms, NodeBack(node)
