@@ -5,6 +5,7 @@ the embedded cluster does it: by a copy under a new name, once the old one is go
 as the embedded kubelet writes it, and its pods fail with it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
@@ -38,6 +39,7 @@ class SimulatedCluster:
         self._nodes = {node.metadata.name: node for node in objects.nodes}
         self._incremental = IncrementalSnapshot()
         self._pods_by_gang = PodsByGang()
+        self._pods_by_node: dict[str, set[str]] = defaultdict(set)
         self.number = 0  # of the last pod that was not there when its gang arrived
         self.retired: set[str] = set()  # pods that terminate and are not replaced
         self.pods: dict[str, Pod] = {}
@@ -97,6 +99,10 @@ class SimulatedCluster:
 
     def _count(self, name: str, before: Pod | None, after: Pod | None) -> None:
         self.usage.update(before, after)
+        if before is not None and before.spec.node_name:
+            self._pods_by_node[before.spec.node_name].discard(name)
+        if after is not None and after.spec.node_name:
+            self._pods_by_node[after.spec.node_name].add(name)
         is_pending = after is not None and _is_waiting(after)
         (self.pending.add if is_pending else self.pending.discard)(name)
         is_nominated = is_pending and after is not None and bool(after.status.nominated_node_name)
@@ -108,7 +114,7 @@ class SimulatedCluster:
 
     def pods_on(self, node: str) -> list[str]:
         """The pods on a node, by name."""
-        return sorted(name for name, pod in self.pods.items() if pod.spec.node_name == node)
+        return sorted(self._pods_by_node[node])
 
     def gang(self, name: str, pods: Iterable[Pod] | None = None) -> Gang:
         """A gang as it is, or as if it had only these pods."""
