@@ -13,7 +13,7 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.model.gang.gang import Gang
 from muster.planning.preemption.relocation.moved_places import LONGEST, open_places
-from muster.planning.staleness import GRACE, grace_period, short_groups, stale_since
+from muster.planning.staleness import AGES, GRACE, grace_period, short_groups, stale_since
 
 NOTES = frozenset((names.STALE_SINCE, names.STALE_SUBGROUPS, names.MOVED_TO))
 
@@ -34,11 +34,17 @@ def deadlines_of(gang: Gang, now: datetime) -> Iterator[datetime]:
 
 
 def run_times(queues: Collection[Queue]) -> list[timedelta]:
-    """The minimum run times that queues state."""
-    stated = {
-        text for queue in queues for text in (queue.spec.preempt_min_runtime, queue.spec.reclaim_min_runtime) if text
-    }
-    return sorted(timedelta(microseconds=parse_nanoseconds(text) // 1000) for text in stated)
+    """The minimum run times that queues state; some that are not understood, or never pass, end nothing."""
+    stated = {text for queue in queues for text in (queue.spec.preempt_min_runtime, queue.spec.reclaim_min_runtime)}
+    times = (_nanoseconds(text) for text in stated)
+    return sorted(timedelta(microseconds=time // 1000) for time in times if 0 < time <= AGES)
+
+
+def _nanoseconds(text: str) -> int:
+    try:
+        return parse_nanoseconds(text)
+    except ValueError:
+        return 0
 
 
 def ends_of_run_times(groups: Iterable[PodGroup], times: Collection[timedelta]) -> Iterator[datetime]:
