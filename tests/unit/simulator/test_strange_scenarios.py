@@ -19,6 +19,8 @@ from tests.support.simulations import GPU, run, scenario_of, workload
 
 ONE_NODE = {"nodes": 1, "gpus": 8}
 YEARS = f"{10 * 365 * 24}h"
+HOUR_MS = 3_600_000
+SIX = {"interval": {"kind": "constant", "value": "5m"}, "count": 6}
 
 
 @pytest.mark.parametrize("horizon", [{}, {"horizon": "1h"}, {"horizon": 0}, {"horizon": YEARS}])
@@ -95,3 +97,56 @@ def test_gangs_that_take_no_time_end_at_once() -> None:
     )
     assert simulation.now_ms == 300
     assert all(one.finished_ms is not None for one in simulation.runs.values())
+
+
+@pytest.mark.parametrize("kind", ["failures", "drains"])
+def test_a_node_that_is_gone_for_no_time_comes_back(kind: str) -> None:
+    """Its end does not come before its begin, at the same moment."""
+    change = {"nodes": ["node-000"], "at": "5m", "lasts": 0}
+    simulation = run(cluster=ONE_NODE, horizon="1h", workloads=[workload()], **{kind: [change]})
+    assert simulation.runs["simulated/train-0"].finished_ms is not None
+
+
+def test_a_node_that_is_repaired_in_no_time_comes_back() -> None:
+    failures = {"interval": {"kind": "constant", "value": "7m"}, "repair": {"kind": "constant", "value": 0}}
+    simulation = run(cluster=ONE_NODE, horizon="1h", randomFailures=failures, workloads=[workload(arrivals=SIX)])
+    events = simulation.recorder.events["event"]
+    assert events.count("node lost") == events.count("node back") == 8
+
+
+def test_time_ends_with_the_last_gang() -> None:
+    """An elastic gang grows, and finishes before its first stretch of work would have: nothing happens after it."""
+    elastic = workload("sweep", pods=2, gang={"minPods": 1}, duration={"kind": "constant", "value": "10h"})
+    simulation = run(cluster={"nodes": 1, "gpus": 2}, workloads=[workload(), elastic])
+    assert simulation.now_ms == max(one.finished_ms or 0 for one in simulation.runs.values())
+    assert simulation.now_ms < 11 * HOUR_MS
+
+
+def test_time_ends_with_the_last_gang_and_not_with_a_minimum_run_time() -> None:
+    queue = {"name": "q", "preemptMinRuntime": "1000h"}
+    one_by_one = workload(queue="q", gpus=8, arrivals={"count": 2})
+    simulation = run(cluster=ONE_NODE, queues=[queue], workloads=[one_by_one])
+    assert simulation.now_ms < HOUR_MS
+
+
+def test_gangs_that_arrive_after_a_hundred_years_do_not() -> None:
+    """Dates end in the year 9999."""
+    arrivals = {"interval": {"kind": "constant", "value": "200000h"}, "count": 500}
+    simulation = run(cluster=ONE_NODE, workloads=[workload(arrivals=arrivals)])
+    assert len(simulation.runs) == 4
+
+
+def test_a_minimum_run_time_of_ten_thousand_years_never_ends() -> None:
+    queue = {"name": "q", "preemptMinRuntime": "90000000h"}
+    one_by_one = workload(queue="q", gpus=8, arrivals={"count": 3})
+    assert run(cluster=ONE_NODE, queues=[queue], workloads=[one_by_one]).now_ms < HOUR_MS
+
+
+def test_all_nodes_fail_at_once_with_all_of_their_pods() -> None:
+    """Pods of a node are found without a look at those of others."""
+    failure = {"domain": "zone=z0", "at": "5m", "lasts": "5m"}
+    many = workload(pods=50, arrivals={"count": 4})
+    simulation = run(cluster={"nodes": 40, "gpus": 8, "topology": "zone=1"}, workloads=[many], failures=[failure])
+    assert sum(one.failed_pods for one in simulation.runs.values()) == 200
+    assert all(one.finished_ms is not None for one in simulation.runs.values())
+    assert not any(simulation.cluster.pods_on(f"node-{i:03}") for i in range(40))

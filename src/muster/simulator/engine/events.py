@@ -100,6 +100,15 @@ class EventHeap:
         heapq.heappush(self._heap, (at_ms, ORDER[type(event)], self.next_number, event))
         self.next_number += 1
 
+    @property
+    def next_event(self) -> Event | None:
+        """The next event; None: there is none."""
+        return self._heap[0][3] if self._heap else None
+
+    def drop_next(self) -> None:
+        """Takes the next event away."""
+        heapq.heappop(self._heap)
+
     def pop_due(self, at_ms: int) -> Event | None:
         """The next event that is due by then; None: none is."""
         return heapq.heappop(self._heap)[3] if self._heap and self._heap[0][0] <= at_ms else None

@@ -87,15 +87,20 @@ class GangTracker:
 
     def finish(self, gang: str, stretch: int, now_ms: int) -> bool:
         """A gang has done its work and is deleted; False: it was interrupted since."""
-        run = self.runs[gang]
-        if run.finished_ms is not None or run.works_since_ms is None or run.stretch != stretch:
+        if not self.is_finishing(gang, stretch):
             return False
+        run = self.runs[gang]
         run.finish(now_ms)
         self._count_working(gang, None)
         self._cluster.remove_gang(gang)
         self._recorder.waits.finish(run.name, run.waited_ms)
         self._recorder.note(now_ms, "finished", run.name, pods=run.size)
         return True
+
+    def is_finishing(self, gang: str, stretch: int) -> bool:
+        """Whether a gang still does the work whose finish was scheduled as the so manieth."""
+        run = self.runs[gang]
+        return run.finished_ms is None and run.works_since_ms is not None and run.stretch == stretch
 
     def restore(self, runs: Iterable[GangRun], arrivals: Mapping[str, GangArrival]) -> None:
         """Gangs of a saved state; what their running pods request is counted again."""

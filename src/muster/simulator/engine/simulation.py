@@ -38,13 +38,13 @@ from muster.simulator.engine.saved_recorder import restore_recorder, save_record
 from muster.simulator.engine.saved_state import SavedSimulation, load_answers, load_objects, save_answers, save_cluster
 from muster.simulator.engine.simulated_cluster import SimulatedCluster
 from muster.simulator.engine.simulated_scheduler import AppliedCycle, Planner, SimulatedScheduler
+from muster.simulator.scenario.durations import LONGEST_MS
 from muster.simulator.scenario.gang_template import GangArrival, gang_key
 from muster.simulator.scenario.scheduler_policy import SimulationTimes, policy_of, times_of
 from muster.simulator.scenario.types import Scenario
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SPACING_MS = 50  # between two cycles: the debounce of the live loop
-_EVER = 2**62
 
 
 class Hooks(Struct, frozen=True):
@@ -160,7 +160,8 @@ class Simulation:
     def run(self, until_ms: int | None = None) -> None:
         """Runs to the horizon, until nothing is left to happen, until then, or until the caller stops it."""
         horizon_ms = self._times.horizon_ms
-        while (at_ms := self._next_ms()) is not None and at_ms < (_EVER if horizon_ms is None else horizon_ms):
+        end_ms = LONGEST_MS if horizon_ms is None else horizon_ms
+        while (at_ms := self._next_ms()) is not None and at_ms < end_ms:
             if self._hooks.is_stopped() or (until_ms is not None and at_ms >= until_ms):
                 return
             self.recorder.advance(at_ms)
@@ -175,9 +176,33 @@ class Simulation:
         self.is_complete = True
 
     def _next_ms(self) -> int | None:
+        self._drop_void_events()
         arrival_ms = None if self._next_arrival is None else self._next_arrival.at_ms
         change_ms = None if self._next_change is None else self._next_change[0]
         return min((ms for ms in (self._heap.next_ms, arrival_ms, change_ms) if ms is not None), default=None)
+
+    def _drop_void_events(self) -> None:
+        """Time must not pass for an event that means nothing any more, or a simulation would end too late."""
+        while (event := self._heap.next_event) is not None and self._is_void(event):
+            self._heap.drop_next()
+            if isinstance(event, Wake):
+                self._wake_ms = None
+
+    def _is_void(self, event: Event) -> bool:
+        match event:
+            case GangFinished(gang=gang, stretch=stretch):
+                return not self._tracker.is_finishing(gang, stretch)
+            case PodStarted(pod=pod) | PodStopped(pod=pod):
+                return pod not in self.cluster.pods
+            case Wake():
+                return self._is_idle and not self._needs_cycle
+            case _:
+                return False
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether a plan would decide nothing: no pod waits, and no grace period runs."""
+        return not self.cluster.pending and not self._noted
 
     def _process_moment(self) -> None:
         while self._next_arrival is not None and self._next_arrival.at_ms <= self.now_ms:
@@ -294,7 +319,7 @@ class Simulation:
 
     def _plan_or_wait(self) -> None:
         """A cycle now, or once enough time has passed since the last one; none where there is nothing to decide."""
-        if not self.cluster.pending and not self._noted:
+        if self._is_idle:
             self._needs_cycle = False
             self.recorder.is_infeasible = False
             return
