@@ -11,7 +11,7 @@ from muster.simulator.scenario.cluster_objects import build_objects
 from muster.simulator.scenario.gang_template import GangArrival
 from muster.simulator.scenario.loading import load_scenario
 from muster.simulator.simulate import simulate
-from tests.support.simulations import GPU, scenario_of
+from tests.support.simulations import GPU, scenario_of, workload
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 CLUSTER = {"nodes": 2, "gpus": 8, "topology": "rack=2"}
@@ -91,7 +91,7 @@ def test_only_the_first_gangs_are_kept(tmp_path: Path) -> None:
         ("job,at,gpus\nx,0,1\n", ["jobs.csv, line 1: there is no column `takes`", "known: at, gpus, job"]),
         ("job,at,takes,gpus\nx,0,1,1\ny,0,-3,1\n", ["jobs.csv, line 3: `takes`: `-3` is negative"]),
         ("job,at,takes,gpus\nx,zero,1,1\n", ["jobs.csv, line 2: `at`: `zero` is no number"]),
-        ("job,at,takes,gpus\nx,nan,1,1\n", ["line 2: `at`: `nan` is too large"]),
+        ("job,at,takes,gpus\nx,nan,1,1\n", ["line 2: `at`: `nan` is no number"]),
         ("job,at,takes,gpus\n", ["jobs.csv: holds no rows"]),
         ("", ["jobs.csv: is empty"]),
     ],
@@ -165,3 +165,41 @@ def test_a_scenario_for_published_files_is_valid(path: Path, tmp_path: Path) -> 
     """They are not in the repository, and the user says where they are: an error names the one that is missing."""
     with pytest.raises(InputError, match=r"alibaba-20\d\d-.*csv: no such file"):
         simulate(load_scenario(path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("job,at,takes,gpus,at\nx,1,60,1,500\n", "line 1: column `at` is there 2 times"),
+        ("job,at,takes,gpus\nx,1,60,1\ny,2\n", "line 3: has 2 cells, and there are 4 columns"),
+        ("job,at,takes,gpus\nx,y,1,60,1\n", "line 2: has 5 cells, and there are 4 columns"),
+        ('job,at,takes,gpus\n"x,1,60,1\ny,1,60,1\nz,1,60,1\n', "line 4: is not CSV: unexpected end of data"),
+        ("job,at,takes,gpus\nx,inf,60,1\n", "line 2: `at`: `inf` is too large"),
+    ],
+)
+def test_a_file_that_can_be_read_in_two_ways_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """Rows that are swallowed by a quote, or read with the cells of others, would give other figures in silence."""
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text)
+    assert words in str(caught.value)
+
+
+def test_empty_cells_at_the_end_of_a_row_may_stand(tmp_path: Path) -> None:
+    assert len(read(tmp_path, "job,at,takes,gpus\nx,1,60,1,,\n\n")) == 1
+
+
+def test_names_of_a_file_never_meet(tmp_path: Path) -> None:
+    """Also where one has the form of a name that was made."""
+    assert sorted(gang.name for gang in read(tmp_path, "job,at,takes,gpus\nx,,,\nx-x2,,,\nx,,,\nX,,,\n")) == [
+        "x",
+        "x-x2",
+        "x-x3",
+        "x-x4",
+    ]
+
+
+def test_nodes_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("host,gpus\na,8\na,8\na-x2,8\n")
+    nodes = {"file": "nodes.csv", "columns": {"name": "host", "gpu": "gpus"}}
+    objects = build_objects(scenario_of(cluster={"nodesFile": nodes}, workloads=[workload()]), tmp_path)
+    assert [node.metadata.name for node in objects.nodes] == ["a", "a-x2", "a-x2-x2"]

@@ -4,8 +4,8 @@ Rule: memory is that of one row, whatever the file is.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TextIO
 
@@ -41,7 +41,9 @@ class CsvRow(Struct, frozen=True, gc=False):
             number = float(text)
         except ValueError:
             raise self.error(column, f"`{visible(text[:40])}` is no number") from None
-        if not isfinite(number) or number > LARGEST:
+        if isnan(number):
+            raise self.error(column, f"`{visible(text[:40])}` is no number")
+        if number > LARGEST:
             raise self.error(column, f"`{visible(text[:40])}` is too large")
         if number < 0:
             raise self.error(column, f"`{visible(text[:40])}` is negative")
@@ -57,13 +59,14 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[CsvRow]:
     source, is_empty = visible(str(path)), True
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(_lines(file, source))
+            reader = csv.reader(_lines(file, source), strict=True)
             names = next(reader, [])
             _check_columns(source, names, columns)
             numbers = {name: i for i, name in enumerate(names)}
             for cells in reader:
                 if cells:
                     is_empty = False
+                    _check_cells(source, reader.line_num, cells, len(names))
                     yield CsvRow(source, reader.line_num, numbers, cells)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file", hint="paths begin at the folder of the scenario") from None
@@ -92,8 +95,21 @@ def _check_columns(source: str, known: Iterable[str], columns: Iterable[str]) ->
     known = list(known)
     if not known:
         raise InputError(f"{source}: is empty", hint="its first line names the columns")
-    missing = [name for name in columns if name and name not in known]
-    if missing:
+    for name in filter(None, columns):
+        if name not in known:
+            raise InputError(
+                f"{source}, line 1: there is no column `{visible(name)}`", hint=f"known: {visible(listed(known))}"
+            )
+        if known.count(name) > 1:
+            raise InputError(
+                f"{source}, line 1: column `{visible(name)}` is there {known.count(name)} times", hint="rename one"
+            )
+
+
+def _check_cells(source: str, line: int, cells: Sequence[str], columns: int) -> None:
+    """A row that was cut off, or has a comma too many, would be read as another; empty cells at its end may stand."""
+    if len(cells) < columns or any(cells[columns:]):
         raise InputError(
-            f"{source}, line 1: there is no column `{visible(missing[0])}`", hint=f"known: {visible(listed(known))}"
+            f"{source}, line {line}: has {len(cells)} cells, and there are {columns} columns",
+            hint="mend the row, or leave it out; text with a comma stands in quotes",
         )

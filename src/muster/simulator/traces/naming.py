@@ -18,8 +18,12 @@ class Namer:
         base = as_name(text) or f"{self._prefix}-{self._number}"
         base = f"{self._prefix}-{base}" if base.isdigit() else base
         self._number += 1
-        self._used[base] += 1
-        return base if self._used[base] == 1 else f"{base}-x{self._used[base]}"
+        name = base
+        while name in self._used:
+            self._used[base] += 1
+            name = f"{base}-x{self._used[base]}"
+        self._used[name] = 1
+        return name
 
 
 def as_name(text: str) -> str:
