@@ -89,6 +89,34 @@ def test_every_unknown_key_is_refused_with_the_known_ones() -> None:
             {"horizon": "1h", "workloads": [workload(arrivals={"interval": {"kind": "constant", "value": 0}})]},
             ["workloads[0].arrivals.interval: is 0"],
         ),
+        (
+            {"horizon": "1h", "workloads": [workload(arrivals={"interval": {"kind": "constant", "value": "0m"}})]},
+            ["workloads[0].arrivals.interval: is 0"],
+        ),
+        (
+            {"horizon": "1h", "workloads": [workload(arrivals={"interval": {"kind": "exponential", "mean": "1us"}})]},
+            ["workloads[0].arrivals.interval: is 0"],
+        ),
+        (
+            {"workloads": [workload(duration={"kind": "exponential", "mean": 9, "least": "5m", "most": "60s"})]},
+            ["workloads[0].duration.least: is `5m`, more than `most`, `60s`"],
+        ),
+        (
+            {"workloads": [workload(gang={"requests": {"cpu": -1}})]},
+            ["workloads[0].gang.requests: `cpu` is negative"],
+        ),
+        (
+            {"queues": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
+            ["queues[0].parent: goes round in a circle: a → b → a"],
+        ),
+        ({"queues": [{"name": "a", "parent": "c"}]}, ["queues[0].parent: queue `c` does not exist"]),
+        ({"queues": [{"name": "a", "preemptMinRuntime": "soon"}]}, ["queues[0].preemptMinRuntime: `soon` is not a"]),
+        (
+            {"queues": [{"name": "a", "resources": {"gpu": {"quota": -5}}}]},
+            ["queues[0].resources.gpu.quota: must be at least -1, is -5"],
+        ),
+        ({"traces": [{"file": "a\0b"}]}, ["traces[0].file: holds a NUL character"]),
+        ({"cluster": {"snapshot": "a\0b"}}, ["cluster.snapshot: holds a NUL character"]),
         ({"workloads": [workload(gang={"minPods": 3})]}, ["workloads[0].gang.minPods: is 3, more than `pods`, 1"]),
         ({"workloads": [workload(gang={"replicas": 2, "minReplicas": 3})]}, ["gang.minReplicas: is 3, more than"]),
         ({"workloads": [workload(gang={"replicaLevel": "rack"})]}, ["gang.replicaLevel: is not read without"]),

@@ -25,7 +25,7 @@ def build_objects(scenario: Scenario, folder: Path) -> Objects:
     objects = _cluster(scenario.cluster, folder)
     if not objects.nodes:
         raise InputError("cluster: there are no nodes", hint="a cluster without nodes runs nothing")
-    queues = tuple(map(_queue, scenario.queues))
+    queues = tuple(map(queue_of, scenario.queues))
     classes = tuple(
         PriorityClass(metadata=ObjectMeta(name=name), value=value) for name, value in scenario.priority_classes.items()
     )
@@ -54,7 +54,8 @@ def _decoded(raw: dict[str, Any], kind: Any) -> Any:
     return decode(raw, kind)[0]
 
 
-def _queue(queue: SimulatedQueue) -> Queue:
+def queue_of(queue: SimulatedQueue) -> Queue:
+    """A queue of a scenario as an object."""
     spec = QueueSpec(
         parent_queue=queue.parent,
         priority=queue.priority,

@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
+from muster.api.objects import Objects
 from muster.errors import InputError
 from muster.simulator.datacenter import parse_levels
+from muster.simulator.scenario.cluster_objects import queue_of
 from muster.simulator.scenario.daily_scaling import DAY_MS, SHORTEST_MS, GangScaling
 from muster.simulator.scenario.durations import to_ms
 from muster.simulator.scenario.types import (
@@ -26,7 +30,10 @@ from muster.simulator.scenario.types import (
     SimulatedWorkload,
     Trace,
 )
+from muster.validation.check import errors
+from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem, listed
+from muster.validation.queue import judge
 
 DURATION_HINT = "such as `90s`, `15m` or `168h`; plain numbers are seconds"
 NEEDS = {"constant": ("value",), "exponential": ("mean",), "lognormal": ("median",), "uniform": ("least", "most")}
@@ -37,6 +44,7 @@ def scenario_problems(scenario: Scenario) -> Iterator[Problem]:
     yield from _duration("horizon", scenario.horizon)
     yield from _cluster(scenario.cluster)
     yield from _names(scenario)
+    yield from _queues(scenario)
     for i, workload in enumerate(scenario.workloads):
         yield from _workload(f"workloads[{i}]", workload, scenario)
     for i, trace in enumerate(scenario.traces):
@@ -74,6 +82,17 @@ def _distribution(at: str, distribution: Distribution) -> Iterator[Problem]:
             yield Problem(f"{at}.{field}", f"is missing for `kind: {distribution.kind}`", hint=DURATION_HINT)
     for field in ("value", "mean", "median", "least", "most"):
         yield from _duration(f"{at}.{field}", getattr(distribution, field))
+    least, most = _known_ms(distribution.least), _known_ms(distribution.most)
+    if least is not None and most is not None and least > most:
+        yield Problem(f"{at}.least", f"is `{distribution.least}`, more than `most`, `{distribution.most}`")
+
+
+def _known_ms(duration: Duration | None) -> int | None:
+    """None: it is not stated, or is none."""
+    try:
+        return None if duration is None else to_ms(duration)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _cluster(cluster: ClusterSpec) -> Iterator[Problem]:
@@ -82,6 +101,8 @@ def _cluster(cluster: ClusterSpec) -> Iterator[Problem]:
     if len(stated) != 1:
         problem = f"states {' and '.join(stated)}" if stated else "states no nodes"
         yield Problem("cluster", problem, hint=f"exactly one of {', '.join(sources)}")
+    yield from _path("cluster.nodesFile.file", cluster.nodes_file.file)
+    yield from _path("cluster.snapshot", cluster.snapshot)
     if cluster.topology and cluster.snapshot:
         yield Problem("cluster.topology", "is not read with `snapshot`", hint="its files have the Topology")
     if cluster.topology:
@@ -89,6 +110,11 @@ def _cluster(cluster: ClusterSpec) -> Iterator[Problem]:
             parse_levels(cluster.topology)
         except InputError as error:
             yield Problem("cluster.topology", error.message.removeprefix("--topology: "), hint=error.hint)
+
+
+def _path(at: str, path: str) -> Iterator[Problem]:
+    if "\0" in path:
+        yield Problem(at, "holds a NUL character", hint="a path has none")
 
 
 def _scaling(
@@ -129,6 +155,16 @@ def _names(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("traces", f"`{both[0]}` is the name of a workload, too", hint="give each a name of its own")
 
 
+def _queues(scenario: Scenario) -> Iterator[Problem]:
+    """The rules of the kind Queue (Q1, P5), with the paths of a scenario."""
+    queues = tuple(map(queue_of, scenario.queues))
+    context = ValidationContext(Objects(queues=queues))
+    for i, queue in enumerate(queues):
+        for problem in errors(judge(queue, context)) if queue.metadata.name else ():
+            path = problem.at.removeprefix("spec.").replace("parentQueue", "parent")
+            yield replace(problem, at=f"queues[{i}].{path}")
+
+
 def _workload(at: str, workload: SimulatedWorkload, scenario: Scenario) -> Iterator[Problem]:
     yield from _arrivals(f"{at}.arrivals", workload.arrivals, scenario)
     yield from _distribution(f"{at}.duration", workload.duration)
@@ -149,9 +185,9 @@ def _arrivals(at: str, arrivals: Arrivals, scenario: Scenario) -> Iterator[Probl
 
 
 def _is_zero(interval: Distribution) -> bool:
-    """Whether no time ever passes between two arrivals."""
+    """Whether no time ever passes between two arrivals; less than a millisecond is none."""
     longest = (getattr(interval, field) for field in (*NEEDS.get(interval.kind, ())[-1:], "most"))
-    return bool(interval.kind) and any(duration in (0, "0", "0s") for duration in longest)
+    return not _known_ms(interval.least) and any(_known_ms(duration) == 0 for duration in longest)
 
 
 def _needs(at: str, gang: GangSpec) -> Iterator[tuple[str, int, int]]:
@@ -175,6 +211,12 @@ def _gang(at: str, gang: GangSpec) -> Iterator[Problem]:
     ):
         if least is not None and least > pods:
             yield Problem(f"{inner}.minPods", f"is {least}, more than `pods`, {pods}")
+    for inner, requests in (
+        (at, gang.requests),
+        *((f"{at}.roles[{i}]", role.requests) for i, role in enumerate(gang.roles)),
+    ):
+        for name in (name for name, amount in requests.items() if amount < 0):
+            yield Problem(f"{inner}.requests", f"`{name[:60]}` is negative")
     if gang.min_replicas is not None and gang.min_replicas > gang.replicas:
         yield Problem(f"{at}.minReplicas", f"is {gang.min_replicas}, more than `replicas`, {gang.replicas}")
 
@@ -198,6 +240,7 @@ def _priority_class(at: str, name: str, scenario: Scenario) -> Iterator[Problem]
 def _trace(at: str, trace: Trace, scenario: Scenario) -> Iterator[Problem]:
     if not trace.file:
         yield Problem(f"{at}.file", "is missing", hint="the path of a CSV file, from the scenario")
+    yield from _path(f"{at}.file", trace.file)
     if trace.format != "csv" and trace.columns != type(trace.columns)():
         yield Problem(f"{at}.columns", f"are not read with `format: {trace.format}`", hint="leave them out")
     yield from _scaling(f"{at}.scaling", trace.scaling, (), scenario)
