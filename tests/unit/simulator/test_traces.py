@@ -198,7 +198,7 @@ def test_names_of_a_file_never_meet(tmp_path: Path) -> None:
     ]
 
 
-def test_nodes_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("host,gpus\na,8\na,8\na-x2,8\n")
     nodes = {"file": "nodes.csv", "columns": {"name": "host", "gpu": "gpus"}}
     objects = build_objects(scenario_of(cluster={"nodesFile": nodes}, workloads=[workload()]), tmp_path)
