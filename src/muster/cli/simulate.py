@@ -1,6 +1,7 @@
 """`muster simulate`: scenarios and traces in virtual time."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -23,7 +24,7 @@ from muster.simulator.scenario.problems import DURATION_HINT
 from muster.simulator.scenario.starter import STARTER
 from muster.simulator.scenario.types import Scenario
 from muster.simulator.simulate import make_result, prepare
-from muster.simulator.state_file import read_state, write_state
+from muster.simulator.state_file import input_digests, read_state, write_state
 
 INTERRUPTED = 130
 
@@ -81,18 +82,19 @@ def command(
         return 0
     _check_usage(scenarios, compare, save, resume, seed is not None or folder is not None)
     until_ms = _until(stop_at)
-    for path in filter(None, (report, gangs_csv, events_csv, save)):
-        manifest_files.check_writable(path)
+    _check_files({"--report": report, "--gangs-csv": gangs_csv, "--events-csv": events_csv, "--save": save})
     if resume is None:
         loaded = [SimulationRun(_seeded(load_scenario(path), seed), folder or path.parent) for path in scenarios]
     else:
         resumed = read_state(resume)
         loaded = [SimulationRun(resumed.scenario, resumed.folder, resumed.state)]
-    results, is_interrupted = _run(loaded, save, until_ms)
+    results, is_interrupted, unsaved = _run(list(_named_apart(loaded)), save, until_ms)
     _print(results, compare and len(results) > 1, form, times)
     _write_csv(results, gangs_csv, events_csv)
     if report is not None:
         _write_report(results, report, times)
+    if unsaved is not None:
+        raise unsaved
     if not results[-1].is_complete:
         _note_stop(results, len(loaded), save)
     return INTERRUPTED if is_interrupted else 0
@@ -121,6 +123,19 @@ def _check_usage(
         raise InputError("--save is for one scenario", hint="simulate each by itself")
 
 
+def _check_files(files: Mapping[str, Path | None]) -> None:
+    """A long run must not end with a file that cannot be written, nor with one that is written over."""
+    options: dict[Path, str] = {}
+    for option, path in files.items():
+        if path is None:
+            continue
+        manifest_files.check_writable(path)
+        if path.is_char_device() or path.is_fifo():
+            continue
+        if (other := options.setdefault(path.resolve(), option)) != option:
+            raise InputError(f"{other} and {option} name the same file, {path}", hint="give each a file of its own")
+
+
 def _until(stop_at: str | None) -> int | None:
     try:
         return None if stop_at is None else to_ms(stop_at)
@@ -132,23 +147,42 @@ def _seeded(scenario: Scenario, seed: int | None) -> Scenario:
     return scenario if seed is None else replace(scenario, seed=seed)
 
 
-def _run(runs: Sequence[SimulationRun], save: Path | None, until_ms: int | None) -> tuple[list[Result], bool]:
-    """The results, and whether the user stopped before all were complete."""
-    stop, results = StopRequest(), list[Result]()
+def _named_apart(runs: Iterable[SimulationRun]) -> Iterator[SimulationRun]:
+    """Files of one name in several folders, or one file twice: rows of a CSV file say which scenario they are of."""
+    numbers: Counter[str] = Counter()
+    for run in runs:
+        name = run.scenario.name
+        numbers[name] += 1
+        yield (
+            run
+            if numbers[name] == 1
+            else replace(run, scenario=replace(run.scenario, name=f"{name} ({numbers[name]})"))
+        )
+
+
+def _run(
+    runs: Sequence[SimulationRun], save: Path | None, until_ms: int | None
+) -> tuple[list[Result], bool, InputError | None]:
+    """The results, whether the user stopped before all were complete, and why the state could not be saved."""
+    stop, results, unsaved = StopRequest(), list[Result](), None
     with stop.on_interrupt():
         for run in runs:
             progress = SimulationProgress(run.scenario.name, stop)
             try:
                 simulation = prepare(run.scenario, run.folder, progress.hooks(is_saved=save is not None), run.saved)
+                inputs = {} if save is None else input_digests(run.scenario, run.folder)
                 simulation.run(until_ms)
             finally:
                 progress.clear()
             if save is not None and not simulation.is_complete:
-                write_state(save, run.scenario, run.folder, simulation)
+                try:
+                    write_state(save, run.scenario, run.folder, inputs, simulation)
+                except InputError as error:  # what was done is shown nevertheless
+                    unsaved = error
             results.append(make_result(run.scenario, simulation))
             if stop.is_set:
                 break
-    return results, stop.is_set
+    return results, stop.is_set, unsaved
 
 
 def _note_stop(results: Sequence[Result], number: int, save: Path | None) -> None:

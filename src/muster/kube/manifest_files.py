@@ -87,9 +87,10 @@ def replace(path: Path, content: str | bytes) -> None:
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
     except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:  # also after Ctrl-C
         if not is_special:
             temporary.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def check_writable(path: Path) -> None:
@@ -98,3 +99,6 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot be written: it is a folder", hint="give the name of a file")
     if not path.resolve().parent.is_dir():
         raise InputError(f"{path}: cannot be written: its folder does not exist", hint="make the folder first")
+    target = path if path.exists() and not path.is_file() else path.resolve().parent  # devices are not replaced
+    if not os.access(target, os.W_OK):
+        raise InputError(f"{path}: cannot be written: `{target}` is read-only", hint="name another place")

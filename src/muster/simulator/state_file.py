@@ -5,7 +5,7 @@ version of muster: otherwise its end would be that of neither.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -43,13 +43,15 @@ class ResumedSimulation(Struct, frozen=True, eq=False):
     state: SavedSimulation
 
 
-def write_state(path: Path, scenario: Scenario, folder: Path, simulation: Simulation) -> None:
-    """Writes a simulation whole, or not at all."""
+def write_state(
+    path: Path, scenario: Scenario, folder: Path, inputs: Mapping[str, str], simulation: Simulation
+) -> None:
+    """Writes a simulation whole, or not at all; `inputs` are digests of the files as it read them."""
     content = StateFile(
         version=muster.__version__,
         scenario=msgspec.json.encode(encode(scenario)),
         folder=str(folder.resolve()),
-        inputs=_digests(scenario, folder),
+        inputs=dict(inputs),
         state=encode_state(simulation.save()),
     )
     data = msgspec.msgpack.encode(content)
@@ -65,7 +67,7 @@ def read_state(path: Path) -> ResumedSimulation:
             hint="go on with that version, or simulate from the start",
         )
     scenario, folder = read_scenario(file.scenario, path), Path(file.folder)
-    for name, digest in _digests(scenario, folder).items():
+    for name, digest in input_digests(scenario, folder).items():
         if file.inputs.get(name) != digest:
             raise InputError(
                 f"{name}: has changed since {path} was saved", hint="restore the file, or simulate from the start"
@@ -75,14 +77,17 @@ def read_state(path: Path) -> ResumedSimulation:
 
 def _decode(path: Path) -> StateFile:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            digest = file.read(HEADER).removeprefix(MAGIC)
+            if len(digest) != HEADER - len(MAGIC):  # whatever it is, its size does not matter
+                raise _no_simulation(path)
+            content = file.read()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", hint="`muster simulate SCENARIO --save FILE` writes one") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        digest, content = data[len(MAGIC) : HEADER], data[HEADER:]
-        if not data.startswith(MAGIC) or hashlib.sha256(content).digest() != digest:
+        if hashlib.sha256(content).digest() != digest:
             raise msgspec.DecodeError
         return msgspec.msgpack.decode(content, type=StateFile)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -100,7 +105,8 @@ def _no_simulation(path: Path) -> InputError:
     return InputError(f"{path}: holds no saved simulation", hint="`muster simulate SCENARIO --save FILE` writes one")
 
 
-def _digests(scenario: Scenario, folder: Path) -> dict[str, str]:
+def input_digests(scenario: Scenario, folder: Path) -> dict[str, str]:
+    """By path, the digest of every file that a scenario reads."""
     return {str(path): _digest(path) for path in _input_files(scenario, folder.resolve())}
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 import muster
 from muster.cli.main import cli
 from muster.errors import InputError
+from muster.simulator.engine.simulation import Simulation
 from tests.unit.cli.test_simulate import read_until
 
 SCENARIO = """\
@@ -99,6 +100,32 @@ def test_a_state_that_was_cut_or_mangled_is_no_state(state: Path) -> None:
         for mangled in (whole[:length], whole[:length] + bytes([whole[length] ^ 1]) + whole[length + 1 :]):
             state.write_bytes(mangled)
             assert "holds no saved simulation" in refusal("--resume", state)
+
+
+def test_what_is_no_state_is_not_read_to_its_end() -> None:
+    """`/dev/zero` has none."""
+    assert "holds no saved simulation" in refusal("--resume", "/dev/zero")
+
+
+def test_a_trace_that_changes_while_it_is_simulated_is_refused_later(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state is of the rows that were read at the start."""
+    path, trace, run_to = tmp_path / "x.state", scenario.with_name("jobs.csv"), Simulation.run
+
+    def change_and_run(simulation: Simulation, until_ms: int | None = None) -> None:
+        trace.write_text("job,at,takes,gpus\na,10,600,2\n")
+        run_to(simulation, until_ms)
+
+    monkeypatch.setattr(Simulation, "run", change_and_run)
+    assert run(scenario, "--stop-at", "2h", "--save", path).return_value == 0
+    assert "jobs.csv: has changed since" in refusal("--resume", path)
+
+
+def test_what_was_done_is_shown_where_it_cannot_be_saved(scenario: Path) -> None:
+    result = run(scenario, "--stop-at", "2h", "--save", "/dev/full")
+    assert "/dev/full: cannot be written: No space left on device" in str(result.exception)
+    assert "gangs arrived" in result.stdout
 
 
 @pytest.mark.parametrize(

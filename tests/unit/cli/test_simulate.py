@@ -254,3 +254,48 @@ def test_results_are_shown_before_a_file_fails(scenario: Path) -> None:
     assert isinstance(result.exception, InputError)
     assert "3 gangs arrived" in result.output
     assert not Path("/dev/full").is_file()
+
+
+def test_two_outputs_in_one_file_are_refused(scenario: Path, tmp_path: Path) -> None:
+    """The second would replace the first, also by another way to the same place; a device takes both."""
+    path = tmp_path / "x.csv"
+    other = tmp_path / ".." / tmp_path.name / "x.csv"
+    assert "--gangs-csv and --events-csv name the same file" in refusal(
+        scenario, "--gangs-csv", path, "--events-csv", other
+    )
+    assert run(scenario, "--gangs-csv", "/dev/null", "--events-csv", "/dev/null").exit_code == 0
+
+
+def test_a_folder_without_write_access_is_found_before_the_run(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != tmp_path)
+    result = run(scenario, "--report", tmp_path / "report.html")
+    assert "is read-only" in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_an_interrupt_while_a_file_is_written_leaves_nothing_behind(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was there before stays."""
+    gangs = tmp_path / "out" / "gangs.csv"
+    gangs.parent.mkdir()
+    gangs.write_text("before")
+
+    def interrupt(_path: Path, _target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    run(scenario, "--gangs-csv", gangs)
+    assert [path.name for path in gangs.parent.iterdir()] == ["gangs.csv"]
+    assert gangs.read_text() == "before"
+
+
+def test_one_scenario_twice_has_two_names(scenario: Path, tmp_path: Path) -> None:
+    """So that every row of a CSV file says which of them it is of."""
+    path = tmp_path / "gangs.csv"
+    shown = run(scenario, scenario, "--compare", "--gangs-csv", path)
+    assert "small (2) against small" in shown.stdout
+    rows = path.read_text().splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == ["small"] * 3 + ["small (2)"] * 3
