@@ -150,3 +150,20 @@ def test_all_nodes_fail_at_once_with_all_of_their_pods() -> None:
     assert sum(one.failed_pods for one in simulation.runs.values()) == 200
     assert all(one.finished_ms is not None for one in simulation.runs.values())
     assert not any(simulation.cluster.pods_on(f"node-{i:03}") for i in range(40))
+
+
+def test_a_pod_is_lost_once() -> None:
+    """A pod that is drained, drained again and then fails with its node was evicted: figures and rows agree."""
+    change = {"nodes": ["node-000"], "lasts": "1m"}
+    simulation = run(
+        cluster=ONE_NODE,
+        kubelet={"stop": "30s"},
+        workloads=[workload()],
+        drains=[{**change, "at": "5m"}, {**change, "at": "5m10s"}],
+        failures=[{**change, "at": "5m20s"}],
+    )
+    one = simulation.runs["simulated/train-0"]
+    assert (one.evicted_pods, one.failed_pods, one.lost_to_failures) == (1, 0, 0)
+    events = simulation.recorder.events
+    rows = [row for row in zip(events["event"], events["pods"], strict=True) if row[0] in ("drain", "node lost")]
+    assert rows == [("drain", 1), ("drain", 0), ("node lost", 0)]

@@ -160,10 +160,14 @@ class SimulatedCluster:
         self.put_pod(replace(pod, status=replace(pod.status, phase="Running")))
         return True
 
+    def is_terminating(self, name: str) -> bool:
+        """Whether a pod is deleted, and not gone yet."""
+        return self.pods[name].metadata.deletion_timestamp is not None
+
     def evict(self, name: str, now: datetime) -> bool:
         """The API server deletes a pod, which holds its resources until it is gone; False: it terminates already."""
         pod = self.pods[name]
-        if pod.metadata.deletion_timestamp is not None:
+        if self.is_terminating(name):
             return False
         self.put_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now)))
         return True

@@ -282,11 +282,12 @@ class Simulation:
 
     def _lose_node(self, node: str) -> None:
         self._unready[node] += 1
-        pods = self.cluster.pods_on(node)
-        self.recorder.note(self.now_ms, "node lost", node=node, pods=len(pods))
+        failed = [pod for pod in self.cluster.pods_on(node) if not self.cluster.is_terminating(pod)]
+        self.recorder.note(self.now_ms, "node lost", node=node, pods=len(failed))
         self.cluster.write_readiness(node, False, self.stamp)
-        for pod in pods:
+        for pod in failed:
             self._tracker.note_loss(self.cluster.pods[pod], "failure")
+        for pod in self.cluster.pods_on(node):
             self._replace_pod(pod)
         self._needs_cycle = True
 
@@ -300,12 +301,11 @@ class Simulation:
     def _drain(self, node: str) -> None:
         self._cordoned[node] += 1
         self.cluster.cordon(node, True)
-        pods = self.cluster.pods_on(node)
-        self.recorder.note(self.now_ms, "drain", node=node, pods=len(pods))
-        for pod in pods:
-            if self.cluster.evict(pod, self.stamp):
-                self._tracker.note_loss(self.cluster.pods[pod], "eviction")
-                self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(pod))
+        evicted = [pod for pod in self.cluster.pods_on(node) if self.cluster.evict(pod, self.stamp)]
+        self.recorder.note(self.now_ms, "drain", node=node, pods=len(evicted))
+        for pod in evicted:
+            self._tracker.note_loss(self.cluster.pods[pod], "eviction")
+            self._heap.push(self.now_ms + self._times.stop_ms, PodStopped(pod))
         self._needs_cycle = True
 
     def _end_drain(self, node: str) -> None:
