@@ -102,8 +102,8 @@ def test_gangs_that_take_no_time_end_at_once() -> None:
 @pytest.mark.parametrize("kind", ["failures", "drains"])
 def test_a_node_that_is_gone_for_no_time_comes_back(kind: str) -> None:
     """Its end does not come before its begin, at the same moment."""
-    change = {"nodes": ["node-000"], "at": "5m", "lasts": 0}
-    simulation = run(cluster=ONE_NODE, horizon="1h", workloads=[workload()], **{kind: [change]})
+    changes: dict[str, Any] = {kind: [{"nodes": ["node-000"], "at": "5m", "lasts": 0}]}
+    simulation = run(cluster=ONE_NODE, horizon="1h", workloads=[workload()], **changes)
     assert simulation.runs["simulated/train-0"].finished_ms is not None
 
 
