@@ -1,7 +1,13 @@
 """Timelines and cycles stay bounded, and lose neither peaks nor sums."""
 
-from muster.simulator.engine.histories import LONGEST_WAITS, WaitHistory
-from muster.simulator.engine.timeline import INTERVALS, MOST_CYCLE_ROWS, MOST_ROWS, CycleHistory, Timeline
+from muster.simulator.engine.histories import (
+    FEWEST_MOMENTS,
+    LONGEST_WAITS,
+    MOST_QUEUE_SAMPLES,
+    QueueHistory,
+    WaitHistory,
+)
+from muster.simulator.engine.timeline import MOST_CYCLE_ROWS, MOST_ROWS, ROWS_PER_INTERVAL, CycleHistory, Timeline
 
 COLUMNS = ("waiting_gangs", "pending_pods", "idle_gpus", "stranded_gpus")
 PEAK = 777_777
@@ -28,8 +34,27 @@ def test_thinning_says_which_rows_stay() -> None:
     kept = timeline.thin()
     assert kept is not None
     assert [float(row) for row in kept] == timeline.frame["at_seconds"]
-    assert len(kept) <= 2 * len(COLUMNS) * INTERVALS
+    assert len(kept) <= 2 * len(COLUMNS) * MOST_ROWS // ROWS_PER_INTERVAL
     assert timeline.thin() is None
+
+
+def test_many_queues_have_fewer_moments() -> None:
+    """A thousand queues at 20,000 moments would be 40 million numbers."""
+    history = QueueHistory(["cpu"])
+    assert history.most_moments > MOST_ROWS
+    history.sample(0, {f"q{i}": {"cpu": 1} for i in range(1000)}, {})
+    assert history.most_moments == MOST_QUEUE_SAMPLES // 1000
+    history.sample(1, {f"q{i}": {"cpu": 1} for i in range(9000)}, {})
+    assert history.most_moments == FEWEST_MOMENTS
+
+
+def test_a_timeline_of_fewer_rows_keeps_its_peak() -> None:
+    timeline = Timeline(*COLUMNS)
+    for i in range(3 * FEWEST_MOMENTS):
+        timeline.put({"at_seconds": float(i), **dict.fromkeys(COLUMNS, PEAK if i == 1234 else i % 100)})
+        timeline.thin(FEWEST_MOMENTS)
+        assert len(timeline) <= FEWEST_MOMENTS
+    assert timeline.frame["at_seconds"][timeline.frame["idle_gpus"].index(PEAK)] == 1234
 
 
 def test_a_second_state_of_a_moment_replaces_the_first() -> None:

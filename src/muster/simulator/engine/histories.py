@@ -10,6 +10,8 @@ from muster.api.names import GPU
 from muster.simulator.engine.resource_usage import ResourceUsage
 
 MOST_SAMPLES = 480  # of domains; beyond it every second one is dropped
+MOST_QUEUE_SAMPLES = 2_000_000  # of all queues together
+FEWEST_MOMENTS = 1_000  # of each, however many there are
 MOST_REASONS = 200  # of one gang; beyond it the last one goes on
 LONGEST_WAITS = 10  # finished gangs whose reasons are kept: those that waited longest
 
@@ -78,6 +80,11 @@ class QueueHistory:
                 column = columns.setdefault(queue, [])
                 column += [0] * (moment + 1 - len(column))
                 column[moment] = amounts.get(queue, {}).get(self.resource, 0)
+
+    @property
+    def most_moments(self) -> int:
+        """How many moments can be kept: a thousand queues have fewer."""
+        return max(MOST_QUEUE_SAMPLES // max(len(self.allocated), 1), FEWEST_MOMENTS)
 
     def keep(self, moments: Sequence[int]) -> None:
         """Leaves only these moments."""

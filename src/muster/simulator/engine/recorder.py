@@ -8,7 +8,7 @@ from muster.planning.decision import CyclePlan
 from muster.simulator.engine.gang_run import GangRun
 from muster.simulator.engine.histories import DomainSamples, QueueHistory, WaitHistory
 from muster.simulator.engine.resource_usage import ResourceUsage
-from muster.simulator.engine.timeline import CycleHistory, Timeline, new_frame
+from muster.simulator.engine.timeline import MOST_ROWS, CycleHistory, Timeline, new_frame
 
 EVENT_COLUMNS = ("at_seconds", "event", "gang", "node", "pods", "reason", "other")
 
@@ -133,6 +133,6 @@ class Recorder:
         self.timeline.put(row)
         fair = self.fair if self.waiting_gangs else usage.by_queue  # without gangs that wait, each has what it wants
         self.queues.sample(len(self.timeline) - 1, usage.by_queue, fair)
-        if (kept := self.timeline.thin()) is not None:
+        if (kept := self.timeline.thin(min(MOST_ROWS, self.queues.most_moments))) is not None:
             self.queues.keep(kept)
         self.domains.sample(at_ms)

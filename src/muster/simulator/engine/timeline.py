@@ -14,7 +14,7 @@ from muster.reporting.simulation.downsample import extremes
 
 Frame = dict[str, list[Any]]  # columns of equal length, by name
 MOST_ROWS = 20_000
-INTERVALS = 1_000  # that a timeline is cut into
+ROWS_PER_INTERVAL = 20  # of those that a timeline is cut into
 WATCHED = ("waiting_gangs", "pending_pods", "idle_gpus", "stranded_gpus")
 MOST_CYCLE_ROWS = 4_096
 SUMMED = ("plans", "waiting", "bindings", "evictions", "searches", "steps", "unknown")
@@ -50,13 +50,14 @@ class Timeline:
                 self.frame[name].pop()
             self.frame[name].append(value)
 
-    def thin(self) -> list[int] | None:
+    def thin(self, most_rows: int = MOST_ROWS) -> list[int] | None:
         """Drops rows where there are too many; returns which stay, None: all do."""
-        if len(self) <= MOST_ROWS:
+        if len(self) <= most_rows:
             return None
+        intervals = most_rows // ROWS_PER_INTERVAL
         times = np.asarray(self.frame["at_seconds"], dtype=float)
         columns = (np.asarray(self.frame[name], dtype=float) for name in WATCHED)
-        kept: list[int] = np.unique(np.concatenate([extremes(times, one, INTERVALS) for one in columns])).tolist()
+        kept: list[int] = np.unique(np.concatenate([extremes(times, one, intervals) for one in columns])).tolist()
         keep_rows(self.frame, kept)
         return kept
 
