@@ -6,7 +6,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from muster.api.core import PodSpec, PodStatus, Volume
+from muster.api.core import PodSpec, PodStatus
 from muster.api.decoding import json_decoder
 from muster.api.meta import ObjectMeta, Wire
 
@@ -20,6 +20,13 @@ class ListedContainer(Wire, frozen=True):
     ports: msgspec.Raw = UNSTATED
     resources: msgspec.Raw = UNSTATED
     restart_policy: str = ""
+
+
+class ListedVolume(Wire, frozen=True):
+    """A volume without its name, which no rule reads: each pod has one with a name of its own."""
+
+    persistent_volume_claim: msgspec.Raw = UNSTATED
+    ephemeral: msgspec.Raw = UNSTATED
 
 
 class ListedSpec(Wire, frozen=True):
@@ -38,7 +45,7 @@ class ListedSpec(Wire, frozen=True):
     affinity: msgspec.Raw = UNSTATED
     tolerations: msgspec.Raw = UNSTATED
     topology_spread_constraints: msgspec.Raw = UNSTATED
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[ListedVolume, ...] = ()
     host_network: msgspec.Raw = UNSTATED
     resource_claims: msgspec.Raw = UNSTATED
 
@@ -52,18 +59,17 @@ class ListedPod(Wire, frozen=True):
 
 
 def encode_spec(spec: ListedSpec) -> bytes:
-    """The spec as JSON, without volumes that cannot pin a pod: each pod has one with a name of its own."""
-    if spec.volumes:
-        spec = replace(spec, volumes=pinning(spec.volumes))
+    """The spec as JSON."""
     return msgspec.json.encode(spec)
 
 
 def decode_spec(data: bytes) -> PodSpec:
     """The PodSpec of such bytes; ValidationError where a part does not fit."""
     spec: PodSpec = json_decoder(PodSpec).decode(data)
-    return spec
+    return with_pinning_volumes(spec)
 
 
-def pinning(volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
-    """Volumes that can pin a pod to a place."""
-    return tuple([volume for volume in volumes if volume.persistent_volume_claim or volume.ephemeral])
+def with_pinning_volumes(spec: PodSpec) -> PodSpec:
+    """The spec with those volumes alone that can pin a pod to a place, and without their names."""
+    pinning = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
+    return replace(spec, volumes=tuple([replace(volume, name="") for volume in pinning]))

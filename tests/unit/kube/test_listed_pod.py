@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.api.core import Container, Pod, PodSpec
+from muster.api.core import Container, Pod, PodSpec, Volume
 from muster.api.decoding import decode
+from muster.api.names import SKIP_GROUPING
 from muster.kube.cache.interning import PodInterner
-from muster.kube.listed_pod import ListedContainer, ListedPod, ListedSpec
+from muster.kube.listed_pod import ListedContainer, ListedPod, ListedSpec, ListedVolume
 from muster.kube.stored_object import EncodedObject, decode_items, decode_page, encode_object
 
 Raw = dict[str, Any]
@@ -35,7 +36,13 @@ SPECS = st.fixed_dictionaries(
         "nodeSelector": st.just({"zone": "z1"}),
         "affinity": st.sampled_from([None, {"nodeAffinity": None}]),
         "volumes": st.lists(
-            st.sampled_from([{"name": "token-1"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]),
+            st.sampled_from(
+                [
+                    {"name": "token-1"},
+                    {"name": "d", "persistentVolumeClaim": {"claimName": "c"}},
+                    {"name": "e", "persistentVolumeClaim": None, "ephemeral": {"volumeClaimTemplate": {}}},
+                ]
+            ),
             max_size=2,
         ),
         "overhead": QUANTITIES,
@@ -50,7 +57,7 @@ PODS = st.builds(
     },
     st.sampled_from(["p", "q", "r"]),
     SPECS,
-    st.dictionaries(st.sampled_from(["pod-group-name", "other"]), st.just("g"), max_size=2),
+    st.dictionaries(st.sampled_from(["pod-group-name", SKIP_GROUPING, "other"]), st.just("g"), max_size=3),
     st.sampled_from(["", "Pending", "Running"]),
 )
 
@@ -75,6 +82,7 @@ def test_fields_are_those_of_a_pod() -> None:
     """A field that is missing here would be missing in every plan."""
     assert ListedSpec.__struct_encode_fields__ == PodSpec.__struct_encode_fields__
     assert ListedContainer.__struct_encode_fields__ == Container.__struct_encode_fields__
+    assert ("name", *ListedVolume.__struct_encode_fields__) == Volume.__struct_encode_fields__
     assert ListedPod.__struct_encode_fields__ == Pod.__struct_encode_fields__
 
 
@@ -86,6 +94,8 @@ def test_fields_are_those_of_a_pod() -> None:
         {"tolerations": "all"},
         {"nodeName": 7},
         {"volumes": None},
+        {"volumes": "no"},
+        {"volumes": [{"name": "d", "persistentVolumeClaim": "c"}]},
     ],
 )
 def test_a_pod_with_misfits_is_read_as_before(spec: Raw) -> None:

@@ -79,10 +79,11 @@ class Cache:
 
     def _update(self, struct: type[Wire], name: tuple[str, str], stored: Wire) -> bool:
         after = self._marked_pods.put(name, stored) if isinstance(stored, Pod) else stored
-        before = self._stored[struct].get(name)
+        known = self._stored[struct]
+        before = known.get(name)
         if before == after:
             return False
-        self._stored[struct][name] = after
+        known[name] = after
         self.echo = before is not None and self._is_expected(before, after)
         self._note_change(struct, name, before, after)
         return True
@@ -101,9 +102,10 @@ class Cache:
         self._objects = None
         self._listed.pop(struct, None)
         if struct is Pod:
-            self._pods_by_gang.update(_as_pod(before), _as_pod(after))
+            pod_before, pod_after = _as_pod(before), _as_pod(after)
+            self._pods_by_gang.update(pod_before, pod_after)
             for listener in self.pod_listeners:
-                listener(_as_pod(before), _as_pod(after))
+                listener(pod_before, pod_after)
         if struct in self._unfolded:
             self._unfolded[struct][name] = None
         if self._shard is not None:

@@ -18,10 +18,11 @@ from muster.api.core import (
     PersistentVolumeClaim,
     Pod,
     PodSpec,
+    PodStatus,
     StorageClass,
 )
 from muster.api.meta import ObjectMeta, Wire
-from muster.kube.listed_pod import ListedPod, decode_spec, encode_spec, pinning
+from muster.kube.listed_pod import ListedPod, ListedSpec, decode_spec, encode_spec, with_pinning_volumes
 
 T = TypeVar("T")
 READ_ANNOTATIONS = frozenset((names.POD_GROUP, names.GROUPED_BY, names.SKIP_GROUPING, *names.SHARED_GPU))  # of pods
@@ -55,26 +56,35 @@ class PodInterner:
     """Makes pods small: equal parts of different pods become one object."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[str, bytes], object] = {}
+        self._parts: dict[object, object] = {}
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def intern(self, pod: Pod) -> Pod:
         """A pod that every rule reads in the same way."""
-        spec = replace(pod.spec, volumes=pinning(pod.spec.volumes))
-        return Pod(self._metadata(pod.metadata), self._share_parts(spec), self._shared("status", pod.status))
+        spec = self._share_parts(with_pinning_volumes(pod.spec))
+        return Pod(self._metadata(pod.metadata), spec, self._share_status(pod.status))
 
     def intern_listed(self, pod: ListedPod) -> Pod | None:
         """The same of a pod as lists bring it, at less cost; None: a part does not fit."""
-        about = ("spec", encode_spec(pod.spec))
+        about = encode_spec(pod.spec)
         spec: PodSpec | None = self._parts.get(about)  # type: ignore[assignment]
         if spec is None:
             try:
-                spec = self._parts[about] = self._share_parts(decode_spec(about[1]))
+                spec = self._parts[about] = self._read_spec(pod.spec, about)
             except msgspec.ValidationError:
                 return None
-        return Pod(self._metadata(pod.metadata), spec, self._shared("status", pod.status))
+        return Pod(self._metadata(pod.metadata), spec, self._share_status(pod.status))
+
+    def _read_spec(self, listed: ListedSpec, about: bytes) -> PodSpec:
+        """A spec that is seen first on its node: mostly one that is known without a node, on another one."""
+        if listed.node_name:
+            about = encode_spec(replace(listed, node_name=""))
+        template: PodSpec | None = self._parts.get(about)  # type: ignore[assignment]
+        if template is None:
+            template = self._parts[about] = self._share_parts(decode_spec(about))
+        return replace(template, node_name=sys.intern(listed.node_name)) if listed.node_name else template
 
     def drop_unused(self, pods: int) -> None:
         """Forget the parts of pods that are gone, once they outnumber by far those of so many that are there."""
@@ -82,16 +92,29 @@ class PodInterner:
             self._parts = {}
 
     def _metadata(self, meta: ObjectMeta) -> ObjectMeta:
-        annotations = {name: text for name, text in meta.annotations.items() if name in READ_ANNOTATIONS}
         return replace(
             meta,
             generate_name="",
             resource_version="",
             namespace=sys.intern(meta.namespace),
             labels=self._shared("labels", meta.labels),
-            annotations=self._shared("annotations", annotations),
+            annotations=self._share_annotations(meta.annotations),
             owner_references=(),
         )
+
+    def _share_annotations(self, annotations: dict[str, str]) -> dict[str, str]:
+        """Those that a rule reads; they are their own key."""
+        read = tuple([(name, text) for name, text in annotations.items() if name in READ_ANNOTATIONS])
+        if not read:
+            return {}
+        shared: dict[str, str] | None = self._parts.get(read)  # type: ignore[assignment]
+        if shared is None:
+            shared = self._parts[read] = dict(read)
+        return shared
+
+    def _share_status(self, status: PodStatus) -> PodStatus:
+        """There are few: a status is its own key."""
+        return self._parts.setdefault(status, status)  # type: ignore[return-value]
 
     def _share_parts(self, spec: PodSpec) -> PodSpec:
         shared = {field: self._shared(field, getattr(spec, field)) for field in SHARED_FIELDS}

@@ -21,6 +21,8 @@ class MarkedPods:
 
     def put(self, name: PodKey, pod: Pod) -> Pod:
         """A pod as it is stored; returns it with its mark."""
+        if not self._offered and not self._stored:
+            return pod
         uid, mark = self._offered.get(name, ("", None))
         self._stored.pop(name, None)
         if mark is None or uid != pod.metadata.uid:
