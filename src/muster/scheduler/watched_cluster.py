@@ -30,7 +30,7 @@ from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.observer import Observer
 
 log = structlog.get_logger()
-FOLDED_AT_ONCE = 2_000  # pods, before other tasks of the loop run
+FOLDED_AT_ONCE = 500  # pods, before other tasks of the loop run: a probe or a lease waits for several turns of it
 FEW_CHANGES = 500  # what a cycle counts quickly: until then changes of one gang are counted together
 
 
