@@ -1,5 +1,6 @@
 """The `muster` command. A verb is imported when it is called, so that `--help` is fast."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -40,7 +41,11 @@ class Verbs(click.Group):
         """The verb, imported now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"muster.cli.{cmd_name.replace('-', '_')}").command
+        gc.disable()  # modules stay: there is nothing to collect
+        try:
+            command: click.Command = import_module(f"muster.cli.{cmd_name.replace('-', '_')}").command
+        finally:
+            gc.enable()
         return command
 
     def resolve_command(

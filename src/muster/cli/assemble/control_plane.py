@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from muster.cli import tasks
 from muster.cli.assemble.clients import ClusterAccess
-from muster.cli.assemble.dashboard import build_dashboard
 from muster.cli.assemble.grove_operator import attach_operator
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import configure_service
@@ -132,9 +131,16 @@ def build_control_plane(
     controllers: dict[str, Loop] = {"grouper": grouper.run} if grouper else {}
     controllers |= {"grove operator": operator.run} if operator else {}
     lag = partial(measure_lag, measured.loop_lagged)
-    shown = build_dashboard(settings, cluster, scheduler).loops if settings.dashboard.enabled else {}
+    shown = _build_dashboard_loops(settings, cluster, scheduler) if settings.dashboard.enabled else {}
     loops: dict[str, Loop] = {"scheduler": scheduler.run, **controllers, **servers, **shown, "event loop lag": lag}
     return ControlPlane(cluster, scheduler, leader, election, loops, writers)
+
+
+def _build_dashboard_loops(settings: Config, cluster: Cluster, scheduler: Scheduler) -> Mapping[str, Loop]:
+    """Imported here, as most replicas have none."""
+    from muster.cli.assemble.dashboard import build_dashboard
+
+    return build_dashboard(settings, cluster, scheduler).loops
 
 
 def build_leader(settings: Config, cluster: Cluster, identity: str) -> Leader:
