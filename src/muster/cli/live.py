@@ -24,7 +24,6 @@ from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
 from muster.grouping.eligibility import has_foreign_group
-from muster.grouping.pod_reader import pod_of
 from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
@@ -68,7 +67,7 @@ def _listed_pods(interner: PodInterner, page: Listing) -> tuple[Pod, ...]:
 
 def _with_owners(interned: Pod, metadata: ObjectMeta) -> Pod:
     """With what grouping reads, unless Kubernetes' own scheduler places the pod, or its PodGroup is a user's."""
-    if interned.spec.scheduler_name == DEFAULT_SCHEDULER or has_foreign_group(pod_of(interned)):
+    if interned.spec.scheduler_name == DEFAULT_SCHEDULER or has_foreign_group(interned.metadata):
         return interned
     kept = {name: text for name, text in metadata.annotations.items() if name != LAST_APPLIED}
     with_owners = replace(interned.metadata, annotations=kept, owner_references=metadata.owner_references)

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from muster.api import names
+from muster.api.meta import ObjectMeta
 from muster.grouping.types import WorkloadPod
 from muster.validation.pods.membership import is_skipped
 
@@ -17,15 +18,15 @@ def is_grouped(pod: WorkloadPod, schedulers: Collection[str], *, is_from_file: b
     return (
         is_ours
         and not is_skipped(pod.metadata)
-        and not has_foreign_group(pod)
+        and not has_foreign_group(pod.metadata)
         and names.POD_GANG not in pod.metadata.labels
         and (has_our_group(pod) or not _is_over(pod))
     )
 
 
-def has_foreign_group(pod: WorkloadPod) -> bool:
+def has_foreign_group(pod: ObjectMeta) -> bool:
     """Whether the pod joined a PodGroup that the grouper did not choose: hand-written PodGroups keep working."""
-    annotations = pod.metadata.annotations
+    annotations = pod.annotations
     return bool(annotations.get(names.POD_GROUP)) and names.GROUPED_BY not in annotations
 
 

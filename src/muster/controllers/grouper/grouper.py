@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from muster.api import names
+from muster.api.meta import ObjectMeta
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.resources import POD_GROUPS, PODS, PRIORITY_CLASSES, Resource
@@ -35,10 +36,11 @@ from muster.controllers.grouper.members import GroupedPod
 from muster.controllers.grouper.other_groupers import chosen_by_another
 from muster.controllers.grouper.pod_joiner import PodJoiner, is_unmarked
 from muster.controllers.grouper.shard_scope import ShardScope
+from muster.grouping.eligibility import has_foreign_group
 from muster.grouping.group import Assignment, build_pod_group
 from muster.grouping.owners import unread_owner
 from muster.grouping.pod_reader import pod_of
-from muster.grouping.types import Ungrouped, WorkloadPod
+from muster.grouping.types import Ungrouped
 from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
@@ -130,11 +132,10 @@ class Grouper:
         match event:
             case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
                 read = received_pod(stored)
-                pod = pod_of(read)
-                if self._is_left_alone(pod):
+                if self._is_left_alone(read.metadata) or has_foreign_group(read.metadata):
                     self.assigner.drop(identity(stored))
                     return
-                self.assigner.put(pod)
+                self.assigner.put(pod := pod_of(read))
                 if (member := self.assigner.members.get(key(pod.metadata))) is not None:
                     self._confirm(member, bool(read.spec.node_name))
             case ObjectUpdated(stored=stored) | ObjectDeleted(stored=stored):
@@ -149,11 +150,11 @@ class Grouper:
         if is_marked(member):
             self._offers.settle(member)
 
-    def _is_left_alone(self, pod: WorkloadPod) -> bool:
+    def _is_left_alone(self, pod: ObjectMeta) -> bool:
         """Whether another grouper chose the PodGroup of a pod of ours, which then says so."""
-        why = chosen_by_another(pod.metadata, self._pod_group)
-        if why is not None and self._leadership.leading and self._scope.reports(pod.metadata):
-            self.reports.add(pod.metadata, why, False, self._leadership.term)
+        why = chosen_by_another(pod, self._pod_group)
+        if why is not None and self._leadership.leading and self._scope.reports(pod):
+            self.reports.add(pod, why, False, self._leadership.term)
         return why is not None
 
     def _group_changed(self, event: ReflectorEvent) -> None:

@@ -22,8 +22,8 @@ def chosen_by_another(meta: ObjectMeta, pod_group: Callable[[str], PodGroup | No
     name = notes.get(names.POD_GROUP)
     if not name:
         return None
-    group = pod_group(f"{meta.namespace or names.DEFAULT_NAMESPACE}/{name}")
     if names.GROUPED_BY in notes:  # we chose one: it was changed to one that is not ours
+        group = pod_group(f"{meta.namespace or names.DEFAULT_NAMESPACE}/{name}")
         is_anothers = group is not None and names.GROUPED_BY not in group.metadata.annotations
     else:
         is_anothers = GENERATED_NAME.fullmatch(name) is not None

@@ -31,7 +31,6 @@ log = structlog.get_logger()
 FED = (PODS, POD_GROUPS, NODES, TOPOLOGIES)
 FIELD_MANAGER = "muster-grove"
 WORKERS = 32
-NODE_FIELDS = ("name", "uid", "resourceVersion", "labels")
 
 
 def build_operator(
@@ -81,13 +80,19 @@ def kept(schedulers: Container[str], resource: Resource, stored: StoredObject) -
     """What of an object is kept; None: it is none of ours."""
     if resource == PODS and not _is_of_clique(metadata_of(stored)):
         return None
+    if resource == NODES:
+        return _kept_node(metadata_of(stored))
     raw = raw_of(stored)
     metadata = raw["metadata"]
-    if resource == NODES:
-        return {"metadata": {name: metadata[name] for name in NODE_FIELDS if name in metadata}}
     if resource == POD_CLIQUE_SETS and not is_ours(raw, schedulers):
         return None
     return {**raw, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def _kept_node(meta: ObjectMeta) -> Raw:
+    """Identity and labels: the images of a node alone may be many kilobytes."""
+    fields = {"name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": meta.labels}
+    return {"metadata": {name: value for name, value in fields.items() if value}}
 
 
 def _is_of_clique(meta: ObjectMeta) -> bool:
