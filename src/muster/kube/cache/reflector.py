@@ -8,7 +8,7 @@ differs from what the consumer has received.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -171,7 +171,11 @@ class ReceivedObjects:
         for stored in page:
             key = identity(stored)
             listed.add(key)
-            yield from self._differences(key, stored)
+            if key in self._versions:
+                yield from self._differences(key, stored)
+            else:
+                self._versions[key] = version_of(stored)
+                yield ObjectUpdated(stored)
 
     def _differences(self, key: tuple[str, str], stored: StoredObject) -> tuple[ReflectorEvent, ...]:
         """Nothing where it was received like this; a deletion first where another object had this name before."""
@@ -184,8 +188,10 @@ class ReceivedObjects:
             return self._deleted(key, before), ObjectUpdated(stored)
         return (ObjectUpdated(stored),)
 
-    def missing(self, listed: Container[tuple[str, str]]) -> Iterator[ObjectDeleted]:
-        """Deletions of everything that a complete list does not hold."""
+    def missing(self, listed: Set[tuple[str, str]]) -> Iterator[ObjectDeleted]:
+        """Deletions of everything that a complete list does not hold; what it holds was received."""
+        if len(listed) == len(self._versions):
+            return
         for key in [key for key in self._versions if key not in listed]:
             yield self._deleted(key, self._versions.pop(key))
 
