@@ -45,7 +45,7 @@ from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorE
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.kube.leadership import AlwaysLeading, Leadership
-from muster.kube.stored_object import identity, received_pod
+from muster.kube.stored_object import StoredObject, identity, received_pod
 from muster.kube.work_queue import WorkQueue
 
 log = structlog.get_logger()
@@ -129,19 +129,19 @@ class Grouper:
             self._class_changed(event)
 
     def _pod_changed(self, event: ReflectorEvent) -> None:
-        match event:
-            case ObjectUpdated(stored=stored) if self.assigner.is_ours(stored):
-                read = received_pod(stored)
-                if self._is_left_alone(read.metadata) or has_foreign_group(read.metadata):
-                    self.assigner.drop(identity(stored))
-                    return
-                self.assigner.put(pod := pod_of(read))
-                if (member := self.assigner.members.get(key(pod.metadata))) is not None:
-                    self._confirm(member, bool(read.spec.node_name))
-            case ObjectUpdated(stored=stored) | ObjectDeleted(stored=stored):
-                self.assigner.drop(identity(stored))
-            case _:
-                return
+        if isinstance(event, ObjectUpdated):
+            self._pod_updated(event.stored)
+        elif isinstance(event, ObjectDeleted):
+            self.assigner.drop(identity(event.stored))
+
+    def _pod_updated(self, stored: StoredObject) -> None:
+        read = received_pod(stored) if self.assigner.is_ours(stored) else None
+        if read is None or self._is_left_alone(read.metadata) or has_foreign_group(read.metadata):
+            self.assigner.drop(identity(stored))
+            return
+        self.assigner.put(pod := pod_of(read))
+        if (member := self.assigner.members.get(key(pod.metadata))) is not None:
+            self._confirm(member, bool(read.spec.node_name))
 
     def _confirm(self, member: GroupedPod, is_bound: bool) -> None:
         """The cache has a pod as it is now."""

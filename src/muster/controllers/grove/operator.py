@@ -99,7 +99,8 @@ def _is_of_clique(meta: ObjectMeta) -> bool:
     """Whether a pod has the operator's label, or a PodClique as its controller: labels may be taken off."""
     if meta.labels.get(names.MANAGED_BY) == names.GROVE_OPERATOR:
         return True
-    return any(owner.controller and owner.kind == POD_CLIQUES.kind for owner in meta.owner_references)
+    owners = meta.owner_references
+    return bool(owners) and any(owner.controller and owner.kind == POD_CLIQUES.kind for owner in owners)
 
 
 def is_ours(pcs: Raw, schedulers: Container[str]) -> bool:

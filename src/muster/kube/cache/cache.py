@@ -69,13 +69,9 @@ class Cache:
     def handle(self, struct: type[Wire], event: ReflectorEvent) -> bool:
         """Apply one watch event; returns whether anything that muster reads has changed."""
         self.echo = False
-        match event:
-            case ObjectUpdated(stored=received):
-                return self._update(struct, identity(received), self._read(received, struct))
-            case ObjectDeleted(stored=received):
-                return self._delete(struct, identity(received))
-            case _:
-                return False
+        if isinstance(event, ObjectUpdated):
+            return self._update(struct, identity(event.stored), self._read(event.stored, struct))
+        return isinstance(event, ObjectDeleted) and self._delete(struct, identity(event.stored))
 
     def _update(self, struct: type[Wire], name: tuple[str, str], stored: Wire) -> bool:
         after = self._marked_pods.put(name, stored) if isinstance(stored, Pod) else stored

@@ -141,16 +141,21 @@ class ControllerRuntime:
         if resource not in self._fed and resource not in self._reflectors:
             return
         match received:
-            case ObjectUpdated(stored=stored) if (kept := self._keep(resource, stored)) is not None:
-                self.cache.observe(resource, kept)
-            case ObjectUpdated(stored=stored):
-                self.cache.forget(version_of(stored)[0])
+            case ObjectUpdated():
+                self._update(resource, received.stored)
             case ObjectDeleted(object=raw):
                 self.cache.observe_deletion(raw)
             case ListCompleted():
                 if resource in self._fed:
                     self._fed[resource] = True
                 self._on_listed(resource)
+
+    def _update(self, resource: Resource, stored: StoredObject) -> None:
+        kept = self._keep(resource, stored)
+        if kept is not None:
+            self.cache.observe(resource, kept)
+        else:
+            self.cache.forget(version_of(stored)[0])
 
     async def _reflect(self, resource: Resource) -> None:
         async with aclosing(self._reflectors[resource].events()) as events:
