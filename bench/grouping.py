@@ -16,14 +16,11 @@ embedded API server in another process.
 
 import asyncio
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -43,6 +40,7 @@ from bench.cluster import (
     rested,
     say,
 )
+from bench.embedded_server import embedded_api_server
 from muster.api.resources import (
     DEFINITIONS,
     LEADER_WORKER_SETS,
@@ -59,9 +57,6 @@ from muster.config.settings import Config, Log
 from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import NoGroupingObserver
 from muster.controllers.grouper.grouping_writer import MANAGER
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.server import serve
-from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
@@ -70,7 +65,6 @@ from muster.workloads.operators.crds import operator_crds
 LWS = "leaderworkerset.sigs.k8s.io"
 ROUNDS = 2, 6  # of pods without marks, and with: the API server's own cost of a binding varies by half
 ONE_BY_ONE = 50  # groups
-SERVE = "serve"
 
 
 class GroupingFigures(Struct, frozen=True):
@@ -375,33 +369,6 @@ async def main(where: str, pods: int, nodes: int) -> None:
             print(row(where, await measure(cluster, bare_cluster, pods, nodes)))
 
 
-@asynccontextmanager
-async def embedded_api_server() -> AsyncIterator[Cluster]:
-    """A client of an embedded API server in a process of its own, which ends with the block."""
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder) / "kubeconfig"
-        process = subprocess.Popen([sys.executable, "-m", "bench.grouping", SERVE, str(kubeconfig)])
-        try:
-            while not kubeconfig.exists():
-                assert process.poll() is None, "the embedded API server has ended"
-                await asyncio.sleep(0.05)
-            cluster = connect(kubeconfig)
-            try:
-                yield cluster
-            finally:
-                await cluster.close()
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-async def serve_embedded(kubeconfig: Path) -> None:
-    configure(Log(level="warning"))
-    tune()
-    async with serve(MemoryCluster(), "127.0.0.1", 0, kubeconfig_path=kubeconfig):
-        await asyncio.Event().wait()
-
-
 async def install(cluster: Cluster) -> None:
     """The CRDs of the operators."""
     for definition in operator_crds():
@@ -411,7 +378,5 @@ async def install(cluster: Cluster) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [SERVE]:
-        asyncio.run(serve_embedded(Path(sys.argv[2])))
     where, pods, nodes = (*sys.argv[1:], *("embedded", "10000", "1000")[len(sys.argv) - 1 :])
     asyncio.run(main(where, int(pods), int(nodes)))
