@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.dashboard.gang_records import SettledGangs
 from muster.dashboard.messages import Cursor, parse_cursor
 from muster.reporting import plans, queues
+from muster.reporting.dashboard.gangs import RecordedGang, is_same
 from muster.reporting.dashboard.nodes import node_rows
 from muster.reporting.dashboard.tables import apply, diff, merge, reverse
 from tests.support.random_cluster import CYCLES
@@ -93,6 +95,29 @@ async def test_numbers_are_those_of_the_cli(part: int) -> None:
             assert len(state["gangs"]) == len(plan.gangs)
             assert plan.division is not None
             assert state["queues"] == queues.data(plan.division)
+
+
+@SEEDS
+async def test_gangs_that_are_left_out_by_identity_are_the_same(part: int) -> None:
+    """The loop over all gangs compares them with their records; the model looks at those that are not settled only."""
+    left_out = 0
+    for seed in seeds(part):
+        shown, settled = RandomShown(seed), SettledGangs()
+        records: dict[str, RecordedGang] = {}
+        for _ in range(CYCLES):
+            plan = await shown.cycle()
+            others = {each.gang.key for each in settled.others(plan.gangs)}
+            differing = {
+                each.gang.key
+                for each in plan.gangs
+                if each.gang.key not in records or not is_same(records[each.gang.key], each)
+            }
+            assert differing <= others, seed
+            left_out += len(plan.gangs) - len(others)
+            for key in {**records, **shown.model.gangs}:
+                settled.replace(records.get(key), shown.model.gangs.get(key))
+            records = dict(shown.model.gangs)
+    assert left_out
 
 
 @SEEDS

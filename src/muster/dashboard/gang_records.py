@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 from muster.api.objects import Objects
 from muster.dashboard.slices import in_batches, in_slices
 from muster.fairness.shares import Division, divide_cluster
+from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot, take
 from muster.placement.requirements.builder import Requirements
 from muster.planning.decision import CyclePlan, GangPlan
@@ -41,14 +42,51 @@ class GangUpdate(Struct, frozen=True, eq=False):
         return sections
 
 
+class SettledGangs:
+    """Gangs that run and want nothing, as they are shown: most gangs of a busy cluster, and known by identity alone."""
+
+    def __init__(self) -> None:
+        self._gangs: set[Gang] = set()
+
+    def replace(self, before: RecordedGang | None, after: RecordedGang | None) -> None:
+        """A record takes the place of another one; None: there is none."""
+        if before is not None:
+            self._gangs.discard(before.plan.gang)
+        if after is not None and is_settled(after.plan):
+            self._gangs.add(after.plan.gang)
+
+    def clear(self) -> None:
+        """What is shown is not known."""
+        self._gangs.clear()
+
+    def others(self, plans: Iterable[GangPlan]) -> list[GangPlan]:
+        """Plans that may differ from what is shown; `is_same` holds for all that are left out."""
+        gangs = self._gangs
+        return [
+            plan
+            for plan in plans  # in full, as this is the one loop over all gangs: not is_settled(plan)
+            if plan.gang not in gangs or plan.refusals or plan.position or plan.verdict != "Scheduled"
+        ]
+
+
+def is_settled(plan: GangPlan) -> bool:
+    """Whether there was nothing to decide about a gang, and nothing to say."""
+    return plan.verdict == "Scheduled" and not plan.position and not plan.refusals
+
+
 async def compare_plan(
-    before: Mapping[str, RecordedGang], plan: CyclePlan, cycle: int, at: str, has_moved_nodes: bool = False
+    before: Mapping[str, RecordedGang],
+    settled: SettledGangs,
+    plan: CyclePlan,
+    cycle: int,
+    at: str,
+    has_moved_nodes: bool = False,
 ) -> GangUpdate:
     """The gangs about which a plan decided something else, and those whose domains have another name."""
     others: list[GangPlan] = []
     waiting: Counter[str] = Counter()
     async for gang_plans in in_batches(plan.gangs):
-        for gang_plan in gang_plans:
+        for gang_plan in gang_plans if has_moved_nodes else settled.others(gang_plans):
             record = before.get(gang_plan.gang.key)
             if record is None or has_moved_nodes or not is_same(record, gang_plan):
                 others.append(gang_plan)
@@ -63,7 +101,7 @@ async def compare_plan(
             rebuilt[name] = after
         else:
             changed[name] = after
-    if len(plan.gangs) != len(before.keys() | changed.keys()):
+    if len(plan.gangs) != len(before) + len(changed.keys() - before.keys()):
         changed |= dict.fromkeys(before.keys() - {gang_plan.gang.key for gang_plan in plan.gangs})
     return GangUpdate(changed, rebuilt, waiting, plan.division)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from operator import is_
 from uuid import uuid4
 
 import msgspec
@@ -22,6 +23,7 @@ from muster.api.resources import NODES, TOPOLOGIES, Resource
 from muster.dashboard.gang_records import (
     Arrangement,
     GangUpdate,
+    SettledGangs,
     arrangement_of,
     compare_plan,
     read_statuses,
@@ -32,6 +34,7 @@ from muster.dashboard.node_uses import NodeUses
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ListCompleted, ReflectorEvent
 from muster.kube.stored_object import identity
+from muster.model.snapshot import Snapshot
 from muster.observability.logging import logger
 from muster.planning.decision import CyclePlan
 from muster.planning.policy import Policy
@@ -78,10 +81,12 @@ class DashboardModel:
         self.viewers = 0
         self.is_closed = False  # no more changes come
         self.uses = NodeUses(cache, policy.scheduler_names, policy.shard)
+        self._settled = SettledGangs()
         self._facts_version = 0  # of nodes, whose resources and levels are shown
         self._plan: ShownPlan | None = None  # that is not shown yet
         self._nominated: frozenset[str] = frozenset()  # pods, by the last cycle
         self._arrangement: Arrangement | None = None  # of nodes, in the last cycle
+        self._arranged: tuple[object, object] | None = None  # what it was made of
         self._cycles: list[RecordedCycle] = []  # that are not shown yet
         self._standby_at = float("-inf")
         self._woken = asyncio.Event()
@@ -114,12 +119,21 @@ class DashboardModel:
         record = cycle_record(finished, self._nominated)
         self._nominated = frozenset(nomination.key for nomination in done.plan.nominations)
         self._cycles.append(record)
-        arrangement = arrangement_of(done.snapshot)
-        has_moved_nodes = arrangement != self._arrangement or (self._plan is not None and self._plan.has_moved_nodes)
-        self._arrangement = arrangement
+        has_moved_nodes = self._have_nodes_moved(done.snapshot) or (
+            self._plan is not None and self._plan.has_moved_nodes
+        )
         self._plan = ShownPlan(done.number, record.row.at, done.plan, has_moved_nodes)
         self._planned.set()
         self.wake()
+
+    def _have_nodes_moved(self, snapshot: Snapshot) -> bool:
+        """Whether the last snapshot had nodes in other domains; the same values have none."""
+        values = snapshot.node_index, snapshot.topologies
+        if self._arranged is not None and all(map(is_, values, self._arranged)):
+            return False
+        before, self._arrangement = self._arrangement, arrangement_of(snapshot)
+        self._arranged = values
+        return self._arrangement != before
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -166,7 +180,8 @@ class DashboardModel:
         except Exception:
             logger("dashboard").exception("the dashboard cannot be brought up to date")
             self._plan, self._cycles = self._plan or plan, [*cycles, *self._cycles][-MOST_CYCLES:]
-            self._arrangement = None
+            self._arrangement = self._arranged = None
+            self._settled.clear()
             self.uses.all_changed()
             asyncio.get_running_loop().call_later(FAILED_SECONDS, self.wake)
             await asyncio.sleep(FAILED_SECONDS)
@@ -187,7 +202,8 @@ class DashboardModel:
         self._publish(leads, self._changes(gangs, nodes), tuple(cycles))
 
     async def _compare(self, shown: ShownPlan) -> GangUpdate:
-        return await compare_plan(self.gangs, shown.plan, shown.cycle, shown.at, shown.has_moved_nodes)
+        plan, cycle, at = shown.plan, shown.cycle, shown.at
+        return await compare_plan(self.gangs, self._settled, plan, cycle, at, shown.has_moved_nodes)
 
     async def _stand_by(self, leads: bool) -> GangUpdate | None:
         """What the leader wrote, where this replica does not lead: now and then, and only for viewers."""
@@ -215,6 +231,8 @@ class DashboardModel:
             SECTIONS: {name: row for name, row in sections.items() if self.records[SECTIONS].get(name) != row},
         }
         if gangs is not None:
+            for name, record in {**gangs.changed, **gangs.rebuilt}.items():
+                self._settled.replace(self.gangs.get(name), record)
             changes[GANG_ROWS].update(gangs.changed)
             self.records[GANG_ROWS].update(gangs.rebuilt)
         return {table: rows for table, rows in changes.items() if rows}

@@ -300,7 +300,7 @@ async def test_an_error_in_what_is_shown_ends_nothing(monkeypatch: pytest.Monkey
         await shown.cycle()
     shown.model.cycle_finished(shown.finished())
     running = asyncio.create_task(shown.model.run())
-    assert await model_module.is_set(shown.model.news, 5)
+    assert await model_module.is_set(shown.model.news, 60)
     assert not running.done()
     state = shown.state()
     assert state["nodes"]["a"]["used"] == [["team/gang", "core", {GPU: 1, "pods": 1}]]
