@@ -93,6 +93,9 @@ async def test_numbers_are_those_of_the_cli(part: int) -> None:
                 assert (row["verdict"], row["placed"], row["pending"], row["position"], row["queue"]) == expected
                 assert row["reason"] == next((reason["reason"] for reason in raw["reasons"]), "")
             assert len(state["gangs"]) == len(plan.gangs)
+            for gang_plan in plan.gangs:
+                domain = gang_plan.domains.get(gang_plan.gang.root.name, "")
+                assert state["gangs"][gang_plan.gang.key]["domain"] == domain, seed
             assert plan.division is not None
             assert state["queues"] == queues.data(plan.division)
 

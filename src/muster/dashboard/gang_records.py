@@ -11,18 +11,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from muster.api.objects import Objects
+from muster.dashboard.node_moves import NONE_MOVED, MovedNodes, is_touched
 from muster.dashboard.slices import in_batches, in_slices
 from muster.fairness.shares import Division, divide_cluster
 from muster.model.gang.gang import Gang
-from muster.model.snapshot import Snapshot, take
+from muster.model.snapshot import take
 from muster.placement.requirements.builder import Requirements
 from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.policy import Policy
 from muster.reporting import queues
 from muster.reporting.dashboard.gangs import RecordedGang, gang_record, is_same, shows_same, stored_gang_record
 from muster.reporting.dashboard.rows import GangRefusal
-
-Arrangement = tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...], bytes], ...]]  # nodes, and their levels
 
 
 class GangUpdate(Struct, frozen=True, eq=False):
@@ -80,15 +79,15 @@ async def compare_plan(
     plan: CyclePlan,
     cycle: int,
     at: str,
-    has_moved_nodes: bool = False,
+    moved: MovedNodes = NONE_MOVED,
 ) -> GangUpdate:
     """The gangs about which a plan decided something else, and those whose domains have another name."""
     others: list[GangPlan] = []
     waiting: Counter[str] = Counter()
     async for gang_plans in in_batches(plan.gangs):
-        for gang_plan in gang_plans if has_moved_nodes else settled.others(gang_plans):
+        for gang_plan in settled.others(gang_plans) if moved == NONE_MOVED else gang_plans:
             record = before.get(gang_plan.gang.key)
-            if record is None or has_moved_nodes or not is_same(record, gang_plan):
+            if record is None or not is_same(record, gang_plan) or is_touched(gang_plan.gang, moved):
                 others.append(gang_plan)
             if gang_plan.position:
                 waiting[gang_plan.gang.queue] += 1
@@ -104,12 +103,6 @@ async def compare_plan(
     if len(plan.gangs) != len(before) + len(changed.keys() - before.keys()):
         changed |= dict.fromkeys(before.keys() - {gang_plan.gang.key for gang_plan in plan.gangs})
     return GangUpdate(changed, rebuilt, waiting, plan.division)
-
-
-def arrangement_of(snapshot: Snapshot) -> Arrangement:
-    """Which node is in which domain. A gang that is the same value is in other domains where this differs."""
-    levels = (level for _, tree in sorted(snapshot.topologies.items()) for level in tree.levels)
-    return tuple(snapshot.node_index), tuple((level.label, level.paths, level.domain.tobytes()) for level in levels)
 
 
 def read_statuses(before: Mapping[str, RecordedGang], objects: Objects, now: datetime, policy: Policy) -> GangUpdate:

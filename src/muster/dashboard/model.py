@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from operator import is_
 from uuid import uuid4
 
 import msgspec
@@ -21,20 +20,18 @@ from muster.api.core import Pod
 from muster.api.moment import format_time
 from muster.api.resources import NODES, TOPOLOGIES, Resource
 from muster.dashboard.gang_records import (
-    Arrangement,
     GangUpdate,
     SettledGangs,
-    arrangement_of,
     compare_plan,
     read_statuses,
     refusals,
 )
 from muster.dashboard.history import MOST_CYCLES, DashboardHistory, Publication, Record, Records
+from muster.dashboard.node_moves import NONE_MOVED, MovedNodes, NodeMoves, join
 from muster.dashboard.node_uses import NodeUses
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ListCompleted, ReflectorEvent
 from muster.kube.stored_object import identity
-from muster.model.snapshot import Snapshot
 from muster.observability.logging import logger
 from muster.planning.decision import CyclePlan
 from muster.planning.policy import Policy
@@ -45,7 +42,7 @@ from muster.reporting.dashboard.tables import reverse
 from muster.scheduler.cycle_runner import FinishedCycle
 from muster.scheduler.daemon_threads import in_daemon_thread
 
-VIEWED_SECONDS, UNVIEWED_SECONDS = 0.25, 1.0  # between updates at most, with viewers and without
+VIEWED_SECONDS, UNVIEWED_SECONDS = 0.5, 1.0  # between updates at most, with viewers and without
 REST_SHARE = 60  # times the last update: how long no other one begins, also for a cycle
 ANNOUNCED_SECONDS = 0.25  # between changes that viewers receive
 STANDBY_SECONDS = 5.0
@@ -60,7 +57,7 @@ class ShownPlan(Struct, frozen=True, eq=False):
     cycle: int
     at: str
     plan: CyclePlan
-    has_moved_nodes: bool  # between domains, since the plan that was shown last
+    moved: MovedNodes  # between domains, since the plan that was shown last
 
 
 class DashboardModel:
@@ -85,8 +82,7 @@ class DashboardModel:
         self._facts_version = 0  # of nodes, whose resources and levels are shown
         self._plan: ShownPlan | None = None  # that is not shown yet
         self._nominated: frozenset[str] = frozenset()  # pods, by the last cycle
-        self._arrangement: Arrangement | None = None  # of nodes, in the last cycle
-        self._arranged: tuple[object, object] | None = None  # what it was made of
+        self._moves = NodeMoves()
         self._cycles: list[RecordedCycle] = []  # that are not shown yet
         self._standby_at = float("-inf")
         self._woken = asyncio.Event()
@@ -119,21 +115,10 @@ class DashboardModel:
         record = cycle_record(finished, self._nominated)
         self._nominated = frozenset(nomination.key for nomination in done.plan.nominations)
         self._cycles.append(record)
-        has_moved_nodes = self._have_nodes_moved(done.snapshot) or (
-            self._plan is not None and self._plan.has_moved_nodes
-        )
-        self._plan = ShownPlan(done.number, record.row.at, done.plan, has_moved_nodes)
+        moved = join(self._moves.find_moved(done.snapshot), NONE_MOVED if self._plan is None else self._plan.moved)
+        self._plan = ShownPlan(done.number, record.row.at, done.plan, moved)
         self._planned.set()
         self.wake()
-
-    def _have_nodes_moved(self, snapshot: Snapshot) -> bool:
-        """Whether the last snapshot had nodes in other domains; the same values have none."""
-        values = snapshot.node_index, snapshot.topologies
-        if self._arranged is not None and all(map(is_, values, self._arranged)):
-            return False
-        before, self._arrangement = self._arrangement, arrangement_of(snapshot)
-        self._arranged = values
-        return self._arrangement != before
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -180,7 +165,7 @@ class DashboardModel:
         except Exception:
             logger("dashboard").exception("the dashboard cannot be brought up to date")
             self._plan, self._cycles = self._plan or plan, [*cycles, *self._cycles][-MOST_CYCLES:]
-            self._arrangement = self._arranged = None
+            self._moves.forget()
             self._settled.clear()
             self.uses.all_changed()
             asyncio.get_running_loop().call_later(FAILED_SECONDS, self.wake)
@@ -203,7 +188,7 @@ class DashboardModel:
 
     async def _compare(self, shown: ShownPlan) -> GangUpdate:
         plan, cycle, at = shown.plan, shown.cycle, shown.at
-        return await compare_plan(self.gangs, self._settled, plan, cycle, at, shown.has_moved_nodes)
+        return await compare_plan(self.gangs, self._settled, plan, cycle, at, shown.moved)
 
     async def _stand_by(self, leads: bool) -> GangUpdate | None:
         """What the leader wrote, where this replica does not lead: now and then, and only for viewers."""

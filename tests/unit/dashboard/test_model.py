@@ -1,6 +1,7 @@
 """The live model: what is published when, to whom it costs something, and what a replica shows that does not lead."""
 
 import asyncio
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -262,6 +263,27 @@ async def test_a_node_that_is_labelled_again_takes_its_gangs_along() -> None:
     await shown.cycle()
     assert shown.state()["gangs"]["team/gang"]["domain"] == "z1/r9"
     assert shown.plan.gang("team/gang").domains == {"": "z1/r9"}
+
+
+async def test_a_node_that_comes_makes_no_other_gang_again() -> None:
+    """A large cluster that grows and shrinks all the time would make all of its gangs again with every node."""
+    level = {"topology": "cluster", "requiredTopologyLevel": "topology/rack"}
+    raws = draw(PICTURE)
+    shown = ShownCluster(
+        *raws,
+        *(podgroup(name=name, minMember=1, topologyConstraint=level) for name in ("first", "second")),
+        *(pod(f"{name}-0", gang=name, on=node, **ONE_GPU) for name, node in (("first", "a"), ("second", "b"))),
+    )
+    await shown.cycle()
+    before = dict(shown.model.gangs)
+    moved, new = deepcopy(raws[1]), deepcopy(raws[1])
+    assert moved["metadata"]["name"] == "a"
+    moved["metadata"]["labels"]["topology/rack"] = "r9"
+    new["metadata"]["name"] = "0-first-of-all"
+    shown.put(moved, new)
+    await shown.cycle()
+    assert shown.model.gangs["team/first"].domains == {"": "z1/r9"}
+    assert shown.model.gangs["team/second"] is before["team/second"]
 
 
 async def test_a_gang_is_behind_others_although_its_place_is_the_same() -> None:
