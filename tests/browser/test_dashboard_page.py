@@ -266,6 +266,12 @@ def test_names_from_elsewhere_are_only_text(server: Server, opener: DashboardOpe
     assert page.evaluate("window.hit") is None
 
 
+def test_an_address_of_no_view_says_so(server: Server, opener: DashboardOpener) -> None:
+    """Not even where objects of the language have such a name."""
+    page = opener.open(server.address, "#/constructor")
+    expect(page.locator("main h1")).to_have_text("There is no such view")
+
+
 # time and connection --------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +288,18 @@ def test_time_is_one_step_or_one_slide_away(server: Server, opener: DashboardOpe
     opener.are_refusals_expected = True
     page.goto(f"{server.address}/#/map?cycle=3")
     expect(page.locator("#timeline .note")).to_contain_text("cycle 3 is not kept")
+
+
+def test_a_cycle_that_is_not_kept_any_more_is_still_named_while_it_is_viewed(
+    server: Server, opener: DashboardOpener
+) -> None:
+    """The slider cannot be older than the oldest cycle; what is shown is."""
+    page = opener.open(server.address, "#/map?cycle=700")
+    shown = page.locator("#timeline output")
+    expect(shown).to_contain_text("cycle 700 at")
+    server.dashboard.publish(cycle=3_000)
+    expect(page.get_by_label("Cycle that is shown")).to_have_attribute("min", "2001")
+    expect(shown).to_contain_text("cycle 700 at")
 
 
 def test_a_cut_stream_is_said_and_resumed_where_it_was(server: Server, opener: DashboardOpener) -> None:

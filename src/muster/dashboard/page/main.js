@@ -22,7 +22,14 @@ const VIEWS = [
   ["what-if", "What if"],
   ["decisions", "Decisions"],
 ];
-const MAKERS = { map: mapView, gangs: gangsView, queues: queuesView, "what-if": whatIfView, decisions: decisionsView, nodes: nodeView };
+const MAKERS = new Map([
+  ["map", mapView],
+  ["gangs", gangsView],
+  ["queues", queuesView],
+  ["what-if", whatIfView],
+  ["decisions", decisionsView],
+  ["nodes", nodeView],
+]);
 const main = document.getElementById("main"),
   connection = document.getElementById("connection"),
   banner = document.getElementById("banner");
@@ -47,7 +54,7 @@ function render() {
 function open(route, key) {
   view?.close?.();
   shownKey = key;
-  const make = route.view === "gangs" && route.parts.length === 2 ? gangView : MAKERS[route.view] || nothingHere;
+  const make = route.view === "gangs" && route.parts.length === 2 ? gangView : MAKERS.get(route.view) || nothingHere;
   view = make(route);
   document.title = `${view.title} · muster`;
   main.replaceChildren(view.node);

@@ -128,8 +128,11 @@ export function queuesView(route) {
 
   function waitingGangs() {
     const byQueue = new Map();
-    for (const [name, gang] of app.shown.gangs)
-      if (gang.verdict !== "Scheduled") byQueue.set(gang.queue, [...(byQueue.get(gang.queue) || []), [name, gang]]);
+    for (const [name, gang] of app.shown.gangs) {
+      if (gang.verdict === "Scheduled") continue;
+      if (!byQueue.has(gang.queue)) byQueue.set(gang.queue, []);
+      byQueue.get(gang.queue).push([name, gang]);
+    }
     for (const gangs of byQueue.values()) gangs.sort((a, b) => (a[1].position || 1e9) - (b[1].position || 1e9) || byName(a[0], b[0]));
     return byQueue;
   }

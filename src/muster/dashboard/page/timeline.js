@@ -12,6 +12,7 @@ export class Timeline {
     this.showStore = showStore;
     this.oldest = 1;
     this.cycle = null; // null: live
+    this.wish = null; // where the slider was moved; its own value cannot be older than the oldest cycle
     this.slider = element("input", { type: "range", min: 1, max: 1, value: 1, step: 1, "aria-label": "Cycle that is shown" });
     this.words = element("output", {});
     this.back = element(
@@ -50,12 +51,11 @@ export class Timeline {
   say() {
     const isLive = this.cycle === null,
       shown = isLive ? app.live : app.past;
-    const dragged = Number(this.slider.value);
-    const isMoving = !isLive && dragged !== shown.cycle;
+    const isMoving = !isLive && this.wish !== shown.cycle;
     const words = isLive
       ? `now: cycle ${number(shown.cycle)}`
       : isMoving
-        ? `cycle ${number(dragged)}`
+        ? `cycle ${number(this.wish)}`
         : `cycle ${number(shown.cycle)} at ${clock(shown.at)}, ${age(shown.at)} ago`;
     if (this.words.textContent !== words) this.words.textContent = words;
     this.slider.setAttribute("aria-valuetext", words);
@@ -79,7 +79,7 @@ export class Timeline {
     const cycle = text && /^\d+$/.test(text) ? Number(text) : null;
     if (cycle === this.cycle) return;
     const wasPast = this.cycle !== null;
-    this.cycle = cycle;
+    this.cycle = this.wish = cycle;
     this.note.hidden = true;
     if (cycle === null) {
       this.showStore(app.live);
