@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class Recall:
 
     def __init__(self, memory: AnswerCache | None, cycle_state: "CycleState") -> None:
         self.memory = memory
-        self._cycle_state = cycle_state
+        self._cycle_state: CycleState = proxy(cycle_state)  # which owns it: the snapshot is freed with the plan
         self._is_working = False  # questions inside a question are part of its answer
 
     @cached_property

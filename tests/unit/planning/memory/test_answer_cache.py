@@ -1,9 +1,11 @@
 """What an answer depends on is in its key (0016): each thing changed alone, where it turns or rewords the answer."""
 
 import copy
+import gc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -175,3 +177,20 @@ def test_what_an_earlier_gang_was_granted_changes_the_candidates() -> None:
     memory = AnswerCache()
     for objects in (before, after, before, after):
         assert planned(objects, memory, NOW, Policy()) == planned(objects, None, NOW, Policy())
+
+
+@pytest.mark.parametrize("make", [cluster, preempting])
+def test_a_snapshot_is_freed_with_its_plan(make: Callable[[], dict[str, Raw]]) -> None:
+    """Not by the garbage collector, which comes after dozens of cycles: each leaves a copy of all pods until then."""
+    objects, memory = muster.objects([*make().values()]), AnswerCache()
+    gc.collect()
+    gc.disable()
+    try:
+        snapshot = take(objects, NOW)
+        used = ref(snapshot.used)
+        made = plan(snapshot, Policy(), memory=memory)
+        assert made.gangs
+        del snapshot, made
+        assert used() is None
+    finally:
+        gc.enable()
