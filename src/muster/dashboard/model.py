@@ -20,14 +20,17 @@ from muster.api.core import Pod
 from muster.api.moment import format_time
 from muster.api.resources import NODES, TOPOLOGIES, Resource
 from muster.dashboard.gang_records import (
+    NONE_MOVED,
     GangUpdate,
+    MovedNodes,
+    NodeMoves,
     SettledGangs,
     compare_plan,
+    join,
     read_statuses,
     refusals,
 )
 from muster.dashboard.history import MOST_CYCLES, DashboardHistory, Publication, Record, Records
-from muster.dashboard.node_moves import NONE_MOVED, MovedNodes, NodeMoves, join
 from muster.dashboard.node_uses import NodeUses
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import ListCompleted, ReflectorEvent
