@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
+from muster.api.moment import parse_time
 from muster.api.resources import EVENTS, POD_GROUPS
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
@@ -43,7 +45,12 @@ class GangEvents:
     async def _list(self, namespace: str, name: str) -> tuple[GangEvent, ...]:
         fields = f"involvedObject.kind={POD_GROUPS.kind},involvedObject.name={name}"
         listed = await self._cluster.list(EVENTS, namespace, fields=fields, limit=MOST_EVENTS)
-        return tuple(sorted(map(_event, listed.items), key=lambda event: event.at, reverse=True))
+        return tuple(sorted(map(_event, listed.items), key=moment_of, reverse=True))
+
+
+def moment_of(event: GangEvent) -> datetime:
+    """When it happened, for comparisons: as texts, whole seconds come after their fractions. Unknown: before all."""
+    return parse_time(event.at) or datetime.min.replace(tzinfo=UTC)
 
 
 def _event(raw: Raw) -> GangEvent:

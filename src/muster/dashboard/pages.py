@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from muster.dashboard.gang_events import GangEvents
+from muster.api.moment import parse_time
+from muster.dashboard.gang_events import GangEvents, moment_of
 from muster.dashboard.messages import Messages
 from muster.dashboard.model import GANG_ROWS, NODE_ROWS, DashboardModel
 from muster.dashboard.rights import ViewerRights
@@ -35,8 +36,8 @@ class Pages:
             return None
         events = await self._events.of(namespace, name)
         if cycle is not None:
-            at = self._model.history.cycle(cycle).row.at
-            events = tuple(event for event in events if event.at <= at)
+            at = parse_time(self._model.history.cycle(cycle).row.at)
+            events = tuple(event for event in events if at is not None and moment_of(event) <= at)
         make = partial(gang_page, record, self._shown_cycle(cycle), events)
         page = await self._share.run(rights.user, make)
         return page if hidden is None else hidden.gang_page(page)

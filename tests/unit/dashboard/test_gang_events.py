@@ -51,6 +51,16 @@ async def test_the_events_about_a_gang_are_listed_newest_first_and_shared_for_a_
     assert cluster.lists == 1
 
 
+async def test_events_of_one_second_are_in_order() -> None:
+    """As texts, `00Z` comes after `00.9Z`."""
+    cluster = CountingCluster()
+    await cluster.create(NAMESPACES, NAMESPACE)
+    for name, at in (("whole", "2026-01-01T00:00:00Z"), ("later", "2026-01-01T00:00:00.900000Z"), ("never", "then")):
+        await cluster.create(EVENTS, {**event(name, "gang", ""), "lastTimestamp": None, "eventTime": at})
+    events = await GangEvents(cluster, lambda: 0.0).of("team", "gang")
+    assert [each.message for each in events] == ["later", "whole", "never"]
+
+
 async def test_events_that_cannot_be_read_are_left_out() -> None:
     cluster = CountingCluster()
     cluster.is_broken = True
