@@ -70,6 +70,15 @@ def test_a_scaled_gang_is_as_constrained_as_the_replica_that_it_is_like() -> Non
     assert zone_of([*pieces, *blocks, *base(scaled(1), *tree)]) == "blocks"
 
 
+def test_a_domain_that_would_be_taken_anyway_is_filled_as_without_followers() -> None:
+    """X4: what follows decides about the domain, and not about nodes in it."""
+    blocks = [node(f"z-{i}", cpu=1, zone="z", block=f"b{i // 4}") for i in range(8)]
+    alone, followed = (
+        muster.plan(muster.objects([LEVELS, *blocks, *base(scaled(count))]), now=NOW).bindings for count in (0, 1)
+    )
+    assert followed == alone
+
+
 def test_scaled_gangs_come_before_extras_of_the_base() -> None:
     """G4: their minimums do; in the zone of six two extras would fit, and no scaled gang."""
     extras = [pod(f"more-{i}", "a", cpu=1) for i in range(2)]

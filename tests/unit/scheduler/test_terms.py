@@ -201,7 +201,9 @@ async def test_a_new_leader_prepares_for_its_backlog_once_a_term() -> None:
         leadership.term = 2
         live.scheduler.wake()
         await live.until(lambda: len(cluster.expected) == 2)
-        leadership.term = 3
         world.submit(group("more", minMember=100), {"": 100}, gpus=9)
+        await live.until(lambda: live.scheduler.watched.cache.waiting_number(200) == 103)
+        leadership.term = 3
+        live.scheduler.wake()
         await live.until(lambda: len(cluster.expected) == 3)
     assert cluster.expected == [4, 3, 64]

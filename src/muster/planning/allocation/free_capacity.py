@@ -44,7 +44,9 @@ class FreeCapacity:
             if allowance is None and not self._depends_on_others(requirement):
                 self.full.add(requirement.kind)
             return None
-        placement = self._beside_followers(gang, requirement, allowance) or placement
+        beside = self._beside_followers(gang, requirement, allowance)
+        if beside is not None and self._domain(requirement, beside) != self._domain(requirement, placement):
+            placement = beside
         self._growth[gang.key] = placement.extras
         return placement.core if self.cycle_state.quota_excess(gang, placement.core) is None else None
 
@@ -60,6 +62,12 @@ class FreeCapacity:
             return without_followers(find_with_growth(search, around), core)
         except OutOfSteps:
             return None
+
+    def _domain(self, core: Requirement, placement: Placement) -> int:
+        """The domain of a core whose level is required: in the same one, it sits as if none followed it."""
+        assert core.required is not None
+        level = self.cycle_state.snapshot.topologies[core.required.topology].levels[core.required.level]
+        return int(level.domain[placement.core[0].node])
 
     def _depends_on_others(self, requirement: Requirement) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
