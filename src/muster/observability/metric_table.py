@@ -43,6 +43,7 @@ class Metric(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     is_collected: bool = False  # made from the last plan when it is scraped, and of no cost before
+    is_tallied: bool = False  # see `tallies`
 
 
 def status_reason(reason: str) -> str:
@@ -120,14 +121,21 @@ TABLE = (
     Metric(
         "searches_cut_short_total", "counter", "Gangs whose verdict in a cycle was Unknown, as a budget ran out (X7)."
     ),
-    Metric("bindings_total", "counter", "Pods bound; role is core or extra.", ("role",)),
+    Metric("bindings_total", "counter", "Pods bound; role is core or extra.", ("role",), is_tallied=True),
     Metric(
         "bind_failures_total",
         "counter",
         "Bindings that failed, by the API server's reason.",
         ("reason",),
     ),
-    Metric("bind_duration_seconds", "histogram", "One binding, from the request to the response.", (), _CALL),
+    Metric(
+        "bind_duration_seconds",
+        "histogram",
+        "One binding, from the request to the response.",
+        (),
+        _CALL,
+        is_tallied=True,
+    ),
     Metric(
         "unconfirmed_bindings", "gauge", "Bindings without a clear answer: the pod is read until it shows the outcome."
     ),
@@ -163,6 +171,7 @@ TABLE = (
         "counter",
         "Requests to the API server, retries too; code is the HTTP status, or none without an answer.",
         ("verb", "code"),
+        is_tallied=True,
     ),
     Metric(
         "api_request_duration_seconds",
@@ -170,6 +179,7 @@ TABLE = (
         "One request to the API server, until its answer begins.",
         ("verb",),
         _REQUEST,
+        is_tallied=True,
     ),
     Metric(
         "watch_lag_seconds",

@@ -31,6 +31,7 @@ from muster.observability.metric_table import (
 )
 from muster.observability.metrics_access import Authorize
 from muster.observability.queue_metrics import OTHER_QUEUES, QueueCollector, find_gang
+from muster.observability.tallies import CounterTally, HistogramTally, Tallies
 from muster.planning.decision import CyclePlan, GangPlan, Role
 from muster.planning.disturbance import EvictionReason
 
@@ -46,13 +47,18 @@ class Metrics:
         self._wall = wall  # seconds since 1970
         self.registry = CollectorRegistry()
         self._collectors: dict[str, Any] = {
-            metric.name: _make(metric, self.registry) for metric in TABLE if not metric.is_collected
+            metric.name: _make(metric, self.registry)
+            for metric in TABLE
+            if not (metric.is_collected or metric.is_tallied)
         }
         self._queues = QueueCollector(most_queues)
         self.registry.register(self._queues)
+        self._tallies = Tallies()
+        self.registry.register(self._tallies)
         ProcessCollector(namespace=PREFIX, registry=self.registry)
-        self._requests: dict[tuple[str, str], tuple[Counter, Histogram]] = {}  # by verb and code
-        self._bindings: dict[Role, Counter] = {}
+        self._requests: dict[tuple[str, str], tuple[CounterTally, HistogramTally]] = {}  # by verb and code
+        self._bindings: dict[Role, CounterTally] = {}
+        self._bind_duration = self._tallies.histogram("bind_duration_seconds")
         self._gauge("build_info").labels(__version__, platform.python_version()).set(1)
         self._begin_at_zero()
 
@@ -135,14 +141,14 @@ class Metrics:
         """The API server confirmed a binding."""
         count = self._bindings.get(role)
         if count is None:
-            count = self._bindings[role] = self._counter("bindings_total").labels(role)
-        count.inc()
-        self._histogram("bind_duration_seconds").observe(seconds)
+            count = self._bindings[role] = self._tallies.counter("bindings_total", role)
+        count.number += 1
+        self._bind_duration.observe(seconds)
 
     def bind_failed(self, reason: str, seconds: float) -> None:
         """The API server rejected a binding, or sent no response."""
         self._counter("bind_failures_total").labels(status_reason(reason)).inc()
-        self._histogram("bind_duration_seconds").observe(seconds)
+        self._bind_duration.observe(seconds)
 
     def evicted(self, reason: EvictionReason, gang: str) -> None:
         """The API server accepted an eviction of a pod of this gang."""
@@ -172,10 +178,10 @@ class Metrics:
         """The API server answered a request; code is `none` where it did not."""
         series = self._requests.get((verb, code))
         if series is None:
-            count = self._counter("api_requests_total").labels(verb, code)
-            series = count, self._histogram("api_request_duration_seconds").labels(verb)
+            count = self._tallies.counter("api_requests_total", verb, code)
+            series = count, self._tallies.histogram("api_request_duration_seconds", verb)
             self._requests[verb, code] = series
-        series[0].inc()
+        series[0].number += 1
         series[1].observe(seconds)
 
     # watches and leadership -------------------------------------------------------------------------------------------

@@ -67,6 +67,10 @@ class QueueCollector(Collector):
         gang_plan = find_gang(self._plan, gang) if self._plan else None
         return self.labels.of(gang_plan.gang.queue) if gang_plan else OTHER_QUEUES
 
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The registry finds them by name."""
+        return self._build(CyclePlan())
+
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Every family, also where it is empty."""
         if self._families is None:

@@ -110,7 +110,7 @@ class GroupingReports:
             self._reports.pop(series, None)
             return True
         try:
-            async with within_leadership(self._leadership, self._seconds):
+            with within_leadership(self._leadership, self._seconds):
                 await self._request(report)
         except ApiError as error:
             if error.status >= 500 or error.status in (408, 409, 429):

@@ -122,13 +122,13 @@ class GroupingWrite:
             raise LeadershipLost
         writer.in_flight += 1
         self._timeout = within_leadership(writer.leadership, writer.seconds)
-        await self._timeout.__aenter__()
+        self._timeout.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            await self._timeout.__aexit__(kind, error, traceback)
+            self._timeout.__exit__(kind, error, traceback)
         finally:
             self._writer.in_flight -= 1
             self._writer.slots.release()

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from muster.api.core import Node
 from muster.api.meta import Wire
@@ -42,6 +43,27 @@ _encode = msgspec.json.Encoder().encode
 
 
 _decode = msgspec.json.Decoder(Raw).decode
+
+
+class _BindingMeta(Struct, frozen=True, omit_defaults=True):
+    namespace: str
+    name: str
+    uid: str
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str | None] = {}
+
+
+class _BindingTarget(Struct, frozen=True, rename="camel"):
+    name: str
+    api_version: str = NODES.api_version
+    kind: str = NODES.kind
+
+
+class _Binding(Struct, frozen=True, rename="camel"):
+    metadata: _BindingMeta
+    target: _BindingTarget
+    api_version: str = BINDINGS.api_version
+    kind: str = BINDINGS.kind
 
 
 def connect(
@@ -156,13 +178,10 @@ class Kubernetes:
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str, *, mark: PodMark | None = None) -> None:
         """Retried only where it was rejected unread; after a lost response, the caller reads the pod."""
-        meta: Raw = {"namespace": namespace, "name": pod, "uid": uid}
-        if mark is not None:
-            meta |= {"annotations": mark.annotations, "labels": mark.labels}
-        target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
-        kind = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind}
-        body = _encode({**kind, "metadata": meta, "target": target})
-        await self._do(Request("POST", object_path(PODS, namespace, pod, "binding"), body=body))
+        marked = (mark.annotations, mark.labels) if mark is not None else ()
+        binding = _Binding(_BindingMeta(namespace, pod, uid, *marked), _BindingTarget(node))
+        path = object_path(PODS, namespace, pod, "binding")
+        check_confirmation(await self._http.call(Request("POST", path, body=_encode(binding))), path)
 
     async def expect_bindings(self, number: int) -> None:
         """Opens as many connections: a handshake costs both sides as much as three bindings."""

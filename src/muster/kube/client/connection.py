@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         self._send(data, silence_seconds, is_stream=False)
         try:
             while not self._is_complete:
-                await self._wait()
+                await self._more()
         except BaseException:
             self.abort()
             raise
@@ -83,11 +83,11 @@ class HttpConnection(asyncio.Protocol):
         self._send(data, silence_seconds, is_stream=True)
         try:
             while not self._has_head:
-                await self._wait()
+                await self._more()
             if (head := HttpResponse(self._status)).is_success:
                 return head
             while not self._is_complete:
-                await self._wait()
+                await self._more()
         except BaseException:
             self.abort()
             raise
@@ -97,7 +97,7 @@ class HttpConnection(asyncio.Protocol):
         """The body of a stream as it comes, until it ends; TimeoutError after a silence, ConnectionLost."""
         while True:
             while not self._chunks and not self._is_complete:
-                await self._wait()
+                await self._more()
             data, self._chunks, self._buffered = b"".join(self._chunks), [], 0
             if self._paused and self._transport is not None:
                 self._paused = False
@@ -123,11 +123,12 @@ class HttpConnection(asyncio.Protocol):
         self._watch_silence(silence_seconds)
         self._transport.write(data)
 
-    async def _wait(self) -> None:
+    def _more(self) -> asyncio.Future[None]:
+        """Done once more was received; raises where nothing will be."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
-        await self._waiter
+        return self._waiter
 
     def _finish(self) -> HttpResponse:
         """The response; the connection may be used again where both ends keep it."""

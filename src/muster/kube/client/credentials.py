@@ -104,11 +104,16 @@ class Credentials:
         self.access = load()
         self._loaded_at = clock()
 
-    async def current_access(self) -> Access:
-        """The access that the next request should use."""
+    @property
+    def valid_access(self) -> Access | None:
+        """The access that the next request should use; None: it has expired, and the next one is loaded."""
         if self._is_due():
             self._start_loading()
-        if self.access.is_expired:
+        return None if self.access.is_expired else self.access
+
+    async def current_access(self) -> Access:
+        """The same; waits for the next one where this one has expired."""
+        if self.valid_access is None:
             await self._wait_for_load()
         return self.access
 

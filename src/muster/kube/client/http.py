@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
@@ -26,13 +26,13 @@ from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.responses import is_retryable, parse_error, request_backoff, retry_after_seconds
 from muster.kube.errors import ApiError, Unanswered, is_refused_by_budget, may_have_been_applied
 
-T = TypeVar("T")
 JSON: Final = "application/json"
 AGENT: Final = "muster"
 READS: Final = ("GET", "HEAD")
 LEASES_PATH: Final = f"/apis/{LEASES.group}/"
 APPLIED: Final = b'{"kind":"Status"}'  # in place of a response that was lost
 REJECTED_UNREAD: Final = (401, 403, 429)  # the API server did not look at the object
+MOST_CONNECTIONS: Final = 2  # sets of them: those of the access before are still in use
 FAILURES: Final = (ConnectionLost, ConnectFailed, ConnectTimeout, ProxyRefused, TimeoutError, OSError, ValueError)
 
 
@@ -82,12 +82,14 @@ Observe = Callable[[Request, int, float], None]  # see Http
 class RequestRetries:
     """The attempts of one request, and the waits between them."""
 
-    def __init__(self, http: "Http", most_seconds: float) -> None:
-        self._http, self._most = http, most_seconds
+    def __init__(self, http: "Http", most_seconds: float, may_repeat: bool) -> None:
+        self._http, self._most, self._may_repeat = http, most_seconds, may_repeat
         self._backoff, self._seconds = request_backoff(http.chance), 0.0
 
     async def wait(self, error: ApiError) -> None:
-        """Waits until the next attempt; raises the error where attempts or time are used up."""
+        """Waits until the next attempt; raises the error where another makes no sense, or attempts or time end."""
+        if not is_retryable(error, self._may_repeat):
+            raise error
         backoff, requested = self._backoff.next_seconds(), retry_after_seconds(error, self._http.chance())
         seconds = backoff if requested is None else requested
         self._seconds += seconds
@@ -174,29 +176,35 @@ class Http:
 
     async def call(self, request: Request) -> bytes:
         """The body of a successful response; ApiError otherwise, after as many attempts as make sense."""
-        may_be_applied = False  # by an earlier attempt
-
-        async def attempt() -> bytes:
-            nonlocal may_be_applied
-            try:
-                return await self.send_once(request)
-            except ApiError as error:
-                if may_be_applied and error.status == request.applied_if:
-                    return APPLIED
-                may_be_applied = may_be_applied or (not request.is_read and may_have_been_applied(error))
-                raise
-
+        self._check_held_back(request)
         try:
-            return await self._retry(attempt, request)
+            return await self.send_once(request)
         except ApiError as error:
-            if may_be_applied and error.status in REJECTED_UNREAD:
-                message = f"{request}: it may have been applied by an earlier attempt: {error.message}"
+            failure = error
+        return await self._send_again(request, failure)
+
+    async def _send_again(self, request: Request, error: ApiError) -> bytes:
+        """After a first attempt that failed."""
+        retries, may_be_applied = self._retries(request), False  # by an earlier attempt
+        try:
+            while True:
+                may_be_applied = may_be_applied or (not request.is_read and may_have_been_applied(error))
+                await retries.wait(error)
+                try:
+                    return await self.send_once(request)
+                except ApiError as next_error:
+                    if may_be_applied and next_error.status == request.applied_if:
+                        return APPLIED
+                    error = next_error
+        except ApiError as last:
+            if may_be_applied and last.status in REJECTED_UNREAD:
+                message = f"{request}: it may have been applied by an earlier attempt: {last.message}"
                 raise Unanswered(504, message, sent=True) from None
             raise
 
     async def send_once(self, request: Request) -> bytes:
         """The same in one attempt."""
-        access = await self._credentials.current_access()
+        access = self._credentials.valid_access or await self._credentials.current_access()
         response = await self._send(access, request, self.limits.answer_seconds)
         if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
             response = await self._send(newer, request, self.limits.answer_seconds)
@@ -211,7 +219,12 @@ class Http:
 
     async def open(self, request: Request, silence_seconds: float) -> HttpConnection:
         """A connection that streams a response; the caller aborts it."""
-        return await self._retry(lambda: self._open_once(request, silence_seconds), request)
+        retries = self._retries(request)
+        while True:
+            try:
+                return await self._open_once(request, silence_seconds)
+            except ApiError as error:
+                await retries.wait(error)
 
     async def _open_once(self, request: Request, silence_seconds: float) -> HttpConnection:
         access = await self._credentials.current_access()
@@ -224,28 +237,23 @@ class Http:
         connection.abort()
         raise self._error(request, response)
 
-    def retries(self, request: Request) -> RequestRetries:
-        """How long and how often to retry; a read may take its time. ApiError 429 while writes are held back."""
+    def _check_held_back(self, request: Request) -> None:
+        """ApiError 429 while writes are held back."""
         if request.can_wait and (left := self._held_back_until - self._clock()) > 0:
             message = f"{request}: not sent: the API server is overloaded and asked to wait {math.ceil(left)} s more"
             raise ApiError(429, "TooManyRequests", message)
-        return RequestRetries(self, math.inf if request.is_read else self.limits.write_pauses_seconds)
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
-        retries = self.retries(request)
-        while True:
-            try:
-                return await attempt()
-            except ApiError as error:
-                if not is_retryable(error, request.may_repeat):
-                    raise
-                await retries.wait(error)
+    def _retries(self, request: Request) -> RequestRetries:
+        """How long and how often to retry; a read may take its time."""
+        most_seconds = math.inf if request.is_read else self.limits.write_pauses_seconds
+        return RequestRetries(self, most_seconds, request.may_repeat)
 
     async def open_ahead(self, number: int) -> None:
         """Opens connections for writes to come; as many as can be opened, as each request reports its own failure."""
         with suppress(ApiError, InputError, *FAILURES):
             access = await self._credentials.current_access()
-            pool = await self._pool_for(access, Request("POST", "/"))
+            await self._use(access)
+            pool = self._connections[-1].pool(Request("POST", "/"))
             await pool.open_ahead(access, number, self.limits.connect_seconds)
 
     async def close(self) -> None:
@@ -263,7 +271,9 @@ class Http:
     async def _send(self, access: Access, request: Request, silence_seconds: float) -> HttpResponse:
         began, status = self._clock(), 0
         try:
-            pool, data = await self._pool_for(access, request), self._encode(access, request)
+            if access is not self._access or len(self._connections) > MOST_CONNECTIONS:
+                await self._use(access)
+            pool, data = self._connections[-1].pool(request), self._encode(access, request)
             response = await pool.exchange(access, data, self.limits.connect_seconds, silence_seconds)
             status = response.status
             return response
@@ -277,7 +287,8 @@ class Http:
     ) -> tuple[HttpResponse, HttpConnection]:
         began, status = self._clock(), 0
         try:
-            pool, data = await self._pool_for(access, request), self._encode(access, request)
+            await self._use(access)
+            pool, data = self._connections[-1].pool(request), self._encode(access, request)
             response, connection = await pool.open_stream(access, data, self.limits.connect_seconds, silence_seconds)
             status = response.status
             return response, connection
@@ -302,14 +313,13 @@ class Http:
             self._heads = RequestHeads(access)
         return self._heads.encode(request)
 
-    async def _pool_for(self, access: Access, request: Request) -> ConnectionPool:
-        """Of the newest connections; the last but one are closed, as their requests are long over."""
+    async def _use(self, access: Access) -> None:
+        """From now on; connections of the last but one are closed, as their requests are long over."""
         if access is not self._access:
             self._reload_certificates(access)
             self._access = access
-        while len(self._connections) > 2:
+        while len(self._connections) > MOST_CONNECTIONS:
             await self._connections.pop(0).close()
-        return self._connections[-1].pool(request)
 
     def _reload_certificates(self, access: Access) -> None:
         """New connections use certificates that were replaced."""

@@ -114,7 +114,7 @@ class ActionWriter:
             return FailedAction(action, ANOTHER_LEADER)
         self.in_flight += 1
         try:
-            async with within_leadership(self._leadership, WRITE_SECONDS):
+            with within_leadership(self._leadership, WRITE_SECONDS):
                 await self._send(action)
         except ApiError as error:
             return FailedAction(action, error)

@@ -62,10 +62,10 @@ class OrphanCollector:
         if controller is None or not await self._is_owner_gone(controller.resource, raw):
             return
         if (patch := self._patch(controller, raw)) is not None and leads_in(self._leadership, term):
-            async with within_leadership(self._leadership, WRITE_SECONDS):
+            with within_leadership(self._leadership, WRITE_SECONDS):
                 self._cache.updated(key[0], await self._cluster.patch(*key, patch, field_manager=FIELD_MANAGER))
         if self._is_late(raw) and leads_in(self._leadership, term):
-            async with within_leadership(self._leadership, WRITE_SECONDS):
+            with within_leadership(self._leadership, WRITE_SECONDS):
                 await self._cluster.delete(*key, uid=raw["metadata"]["uid"])
 
     def _controller(self, raw: Raw) -> Controller | None:

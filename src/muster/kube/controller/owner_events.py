@@ -50,7 +50,7 @@ class OwnerEvents:
         if not leads_in(self._leadership, term):
             return
         try:
-            async with within_leadership(self._leadership, EVENT_SECONDS):
+            with within_leadership(self._leadership, EVENT_SECONDS):
                 await self._recorder.record(raw)
         except ApiError:
             return

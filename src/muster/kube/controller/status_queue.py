@@ -146,7 +146,7 @@ class StatusQueue:
         if _version(current) != _version(owner) or current.get("status") != owner.get("status"):
             return True  # it changed meanwhile, and comes again
         try:
-            async with within_leadership(self._leadership, STATUS_SECONDS):
+            with within_leadership(self._leadership, STATUS_SECONDS):
                 written = await self._cluster.replace(key[0], {**current, "status": pending.status}, "status")
         except ApiError as error:
             return error.status == NOT_FOUND or await self._refused(key, pending, error)

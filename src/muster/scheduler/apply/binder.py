@@ -17,6 +17,7 @@ from muster.planning.decision import Binding
 from muster.scheduler.apply.apply_result import ANOTHER_LEADER, ApplyTally, Record
 from muster.scheduler.apply.pod_api import PodApi, settle_backoff
 from muster.scheduler.apply.write_state import (
+    FINAL,
     Accepted,
     Answer,
     BindRequest,
@@ -64,11 +65,11 @@ class BindingWrite(Struct, eq=False):
     tally: ApplyTally
     state: Write | None = None  # None: not sent yet
     unconfirmed: UnconfirmedBinding | None = None
+    key: str = ""  # the pod
+    owner: str = ""  # the gang
 
-    @property
-    def owner(self) -> str:
-        """The gang."""
-        return self.binding.gang
+    def __post_init__(self) -> None:
+        self.key, self.owner = self.binding.key, self.binding.gang
 
     @property
     def is_first(self) -> bool:
@@ -135,7 +136,7 @@ class Binder:
         write.tally.add_binding_failure(write.binding, answer.message)
         if isinstance(write.state, Unconfirmed):
             write.unconfirmed = UnconfirmedBinding(answer.at, _unconfirmed_message(write.binding, answer.message))
-            self._unconfirmed[write.binding.key] = write
+            self._unconfirmed[write.key] = write
         return result_of(write.state)
 
     async def settle(self, write: BindingWrite) -> WriteResult:
@@ -170,7 +171,7 @@ class Binder:
             if waiting is None:
                 continue
             try:
-                async with within_leadership(self.api.leadership, self.api.seconds):
+                with within_leadership(self.api.leadership, self.api.seconds):
                     await waiting
             except ApiError as error:
                 return error.message
@@ -179,9 +180,9 @@ class Binder:
         return "" if self._is_member(write.binding, write.uid) else LEFT_GANG
 
     async def _post(self, write: BindingWrite) -> Answer:
-        binding, began = write.binding, self.api.clock()
-        self.assumed_pods.assume(binding.key, write.uid, binding.node)
-        mark = self._missing_mark(binding.key, write.uid)
+        binding, key, began = write.binding, write.key, self.api.clock()
+        self.assumed_pods.assume(key, write.uid, binding.node)
+        mark = self._missing_mark(key, write.uid)
         answer = await self.api.bind(binding.namespace, binding.pod, write.uid, binding.node, mark)
         if not isinstance(answer, Accepted):
             self.api.observer.bind_failed(answer.reason, answer.at - began)
@@ -190,18 +191,18 @@ class Binder:
 
     def _advance(self, write: BindingWrite, event: Event) -> None:
         """Moves a binding to its next state; what follows from a final state is done here."""
-        before, binding = write.state, write.binding
-        if not isinstance(before, Sent | Unconfirmed):
+        before, binding, key = write.state, write.binding, write.key
+        if before is None or isinstance(before, FINAL):
             return
-        write.state = step(before, event)
-        if isinstance(write.state, Confirmed | Rejected):
-            self._unconfirmed.pop(binding.key, None)
-        if isinstance(write.state, Rejected):
-            self.assumed_pods.forget(binding.key, write.uid)
-        if isinstance(write.state, Confirmed):
-            self.assumed_pods.confirm(binding.key, write.uid)
+        write.state = after = step(before, event)
+        if isinstance(after, FINAL):
+            self._unconfirmed.pop(key, None)
+        if isinstance(after, Rejected):
+            self.assumed_pods.forget(key, write.uid)
+        if isinstance(after, Confirmed):
+            self.assumed_pods.confirm(key, write.uid)
             self.api.observer.bound(binding.role, self.api.clock() - last_sent_at(before))
-            write.tally.bound.add(binding.key)
+            write.tally.bound.add(key)
             self._record(binding, write.uid, write.term)
 
 

@@ -47,22 +47,22 @@ class PodApi(Struct, frozen=True, eq=False):
         """Whether a decision of this term may still be written."""
         return leads_in(self.leadership, term)
 
-    async def bind(self, namespace: str, pod: str, uid: str, node: str, mark: PodMark | None = None) -> Answer:
+    def bind(self, namespace: str, pod: str, uid: str, node: str, mark: PodMark | None = None) -> Awaitable[Answer]:
         """Posts one binding, with which the pod joins its gang where it has not yet (N3)."""
-        return self._count(await self._answer(self.cluster.bind(namespace, pod, uid, node, mark=mark)))
+        return self._answer(self.cluster.bind(namespace, pod, uid, node, mark=mark))
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> Answer:
+    def evict(self, namespace: str, pod: str, uid: str) -> Awaitable[Answer]:
         """Posts one eviction, which heeds disruption budgets."""
-        return self._count(await self._answer(self.cluster.evict(namespace, pod, uid)))
+        return self._answer(self.cluster.evict(namespace, pod, uid))
 
-    async def probe_eviction(self, namespace: str, pod: str, uid: str) -> Answer:
+    def probe_eviction(self, namespace: str, pod: str, uid: str) -> Awaitable[Answer]:
         """The same as a dry run."""
-        return await self._answer(self.cluster.evict(namespace, pod, uid, dry_run=True))
+        return self._answer(self.cluster.evict(namespace, pod, uid, dry_run=True), is_written=False)
 
-    async def nominate(self, namespace: str, pod: str, uid: str, node: str) -> Answer:
+    def nominate(self, namespace: str, pod: str, uid: str, node: str) -> Awaitable[Answer]:
         """Writes the nominated node; empty: takes it off the pod."""
         patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node or None}}
-        return self._count(await self._answer(self.cluster.patch(PODS, namespace, pod, patch, subresource="status")))
+        return self._answer(self.cluster.patch(PODS, namespace, pod, patch, subresource="status"))
 
     async def read(self, namespace: str, pod: str) -> Reading:
         """The pod as it is stored. A replica that does not lead any more may read, too."""
@@ -76,18 +76,16 @@ class PodApi(Struct, frozen=True, eq=False):
             return PodGone(at) if error.status == NOT_FOUND else PodUnread(at)
         return _reading(raw, pod, at)
 
-    async def _answer(self, request: Awaitable[object]) -> Answer:
+    async def _answer(self, request: Awaitable[object], *, is_written: bool = True) -> Answer:
         try:
-            async with within_leadership(self.leadership, self.seconds):
+            with within_leadership(self.leadership, self.seconds):
                 await request
         except ApiError as error:
-            return failure_of(error, self.clock())
+            failure = failure_of(error, self.clock())
+            if is_written and isinstance(failure, Denied) and failure.status == CONFLICT:
+                self.observer.conflict(PODS.plural)
+            return failure
         return Accepted(self.clock())
-
-    def _count(self, answer: Answer) -> Answer:
-        if isinstance(answer, Denied) and answer.status == CONFLICT:
-            self.observer.conflict(PODS.plural)
-        return answer
 
 
 def failure_of(error: ApiError, at: float) -> Denied | ServerFailed | NoAnswer:

@@ -7,6 +7,7 @@ events.
 """
 
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,6 +72,7 @@ class Rejected(Struct, frozen=True):
 
 
 Write = Sent | Unconfirmed | Confirmed | Rejected
+FINAL: Final = (Confirmed, Rejected)
 
 
 class WriteResult(Enum):
@@ -169,7 +171,7 @@ Event = Answer | Reading | Resent | TermEnded
 
 def step(write: Write, event: Event) -> Write:
     """The next state. Every event is allowed in every state; one that means nothing there changes nothing."""
-    if isinstance(write, Confirmed | Rejected):
+    if isinstance(write, FINAL):
         return write
     match event:
         case Accepted():

@@ -158,7 +158,7 @@ class EventQueue:
         if not leads_in(self.leadership, term):
             return
         try:
-            async with within_leadership(self.leadership, self.seconds):
+            with within_leadership(self.leadership, self.seconds):
                 if is_counted:
                     await self._recorder.record(raw)
                 else:

@@ -177,7 +177,7 @@ class StatusWriter:
     async def _write(self, update: StatusUpdate) -> bool:
         """Whether it was written. An object that changed or is gone is no failure: the watch brings the change."""
         try:
-            async with within_leadership(self.leadership, self.seconds):
+            with within_leadership(self.leadership, self.seconds):
                 await self._request(update)
         except ApiError as error:
             if error.status == CONFLICT:
