@@ -426,12 +426,14 @@ async def test_every_metric_of_the_grouper_moves() -> None:
     world.pod("well")
     world.pod("lost", {**bad, "metadata": {"name": "gone", "uid": "2"}})
     busy = Faulty(world.memory, lambda call: "busy" if "pg-bad" in call.what and not call.again else None)
-    async with world.grouping(busy, observer=metrics) as live:
-        await live.until(lambda: len(world.groups()) == 2)
-        await live.until(lambda: "OwnerNotFound" in world.events("lost"))
 
     def sample(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"muster_{name}", labels)
+
+    async with world.grouping(busy, observer=metrics) as live:
+        await live.until(lambda: len(world.groups()) == 2)
+        await live.until(lambda: "OwnerNotFound" in world.events("lost"))
+        await live.until(lambda: sample("grouping_writes_total", resource="podgroups") == 2)
 
     assert sample("grouping_duration_seconds_count") == 2
     assert sample("grouping_writes_total", resource="podgroups") == 2
