@@ -1,6 +1,5 @@
 """One cycle: a snapshot, a plan, its writes, its statuses. All of it belongs to the term of the snapshot (I9)."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -23,6 +22,7 @@ from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.scheduler.apply.apply_result import ApplyResult
 from muster.scheduler.apply.binder import UnconfirmedBinding
+from muster.scheduler.apply.binding_handover import BindingHandover
 from muster.scheduler.apply.plan_applier import PlanApplier, PlanExecution, concerned_pods
 from muster.scheduler.cycle_trigger import CycleTimer, CycleTrigger, RetryTimer
 from muster.scheduler.daemon_threads import in_daemon_thread
@@ -77,6 +77,7 @@ class CycleRunner:
         self._watched, self._applier, self._status_writer, self._longer = watched, applier, status_writer, longer
         self._memory, self._leadership, self._trigger, self._clock = memory, leadership, trigger, clock
         self._observer, self._is_dry_run, self._policy = observer, settings.dry_run, policy
+        self._bind_concurrency = settings.bind_concurrency
         self._decision_log = DecisionLog(settings.dry_run)
         self._promises = UnseenPromises()
         self._cancelled = threading.Event()  # of the plan that is being made
@@ -154,7 +155,7 @@ class CycleRunner:
         self, snapshot: Snapshot, policy: Policy, execution: PlanExecution, began_at: float, phases: CyclePhases
     ) -> Decision:
         """The plan is made in a thread of its own: the loop renews a lease and answers probes meanwhile."""
-        on_bound = None if self._is_dry_run else _from_thread(execution.bind)
+        on_bound = None if self._is_dry_run else BindingHandover(execution.bind, self._bind_concurrency)
         decide = partial(self._decide, snapshot, policy, on_bound, began_at, self._cancelled.is_set, phases)
         return await in_daemon_thread("plan", decide)
 
@@ -226,9 +227,3 @@ def _attributes(snapshot: Snapshot, plan: CyclePlan, result: ApplyResult) -> dic
 
 def _message(oldest: UnconfirmedBinding | None, now: float) -> str:
     return oldest.message if oldest is not None and now - oldest.since >= REPORT_SECONDS else ""
-
-
-def _from_thread(on_bound: OnBound) -> OnBound:
-    """The same, to be called from a thread; the event loop runs it."""
-    loop = asyncio.get_running_loop()
-    return lambda bindings: loop.call_soon_threadsafe(on_bound, bindings)

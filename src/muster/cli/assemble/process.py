@@ -9,7 +9,7 @@ from contextlib import suppress
 from muster.config.settings import Log
 from muster.observability.logging import configure
 
-SWITCH_SECONDS = 0.0005  # that the event loop waits for a thread that plans, after each of its system calls
+SWITCH_SECONDS = 0.0001  # that the event loop waits for a thread that plans, after each of its system calls
 
 
 def configure_service(log: Log) -> None:
