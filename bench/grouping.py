@@ -9,9 +9,10 @@ them go, beside a bare client that only posts bindings, for pods that have waite
 being first; the figures are medians of the rounds. First of all, on the quiet cluster, groups come one by one: how
 long from a pod's event until it has joined.
 
-`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us. In
-`embedded` everything of muster is one process, as in `muster up`; the bare client posts its writes as clients do, to an
-embedded API server in another process.
+`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us. Pods
+that were grouped at admission are bound by `muster run`, a process of its own as users run it, and by
+`bench.bare_client`, another one. In `embedded` everything of muster is one process, as in `muster up`; the bare client
+posts its writes as clients do, to an embedded API server in another process.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
+from tests.support.apiserver.apiserver import ApiServer
 
 from bench.cluster import (
     AT_ONCE,
@@ -35,21 +36,30 @@ from bench.cluster import (
     each,
     node_name,
     numbered_node,
-    opened,
     peak,
     rested,
     say,
+    serving,
 )
 from bench.embedded_server import embedded_api_server
+from bench.leader_worker_sets import LWS, make_set, reference, typed
+from bench.live import (
+    LEASES,
+    LONGEST_SECONDS,
+    MusterProcess,
+    muster_run,
+    requests_of,
+    run_bare,
+    until_bound,
+    until_quiet,
+)
 from muster.api.resources import (
     DEFINITIONS,
-    LEADER_WORKER_SETS,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
     QUEUES,
-    STATEFUL_SETS,
-    Resource,
 )
 from muster.cli.assemble.pod_grouper import build_grouper, reports_orphan
 from muster.cli.assemble.process import tune
@@ -57,14 +67,16 @@ from muster.config.settings import Config, Log
 from muster.controllers.grouper.grouper import Grouper
 from muster.controllers.grouper.grouping_observer import NoGroupingObserver
 from muster.controllers.grouper.grouping_writer import MANAGER
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.observability.logging import configure
 from muster.scheduler.loop import Scheduler
 from muster.workloads.operators.crds import operator_crds
 
-LWS = "leaderworkerset.sigs.k8s.io"
 ROUNDS = 2, 6  # of pods without marks, and with: the API server's own cost of a binding varies by half
 ONE_BY_ONE = 50  # groups
+REPORTS = "PATCH podgroups/status"
+LOOK_SECONDS = 0.1  # between scrapes of how many pods are bound
 
 
 class GroupingFigures(Struct, frozen=True):
@@ -88,92 +100,31 @@ class JoinTimes(NoGroupingObserver):
         self.seconds.append(seconds)
 
 
-# objects --------------------------------------------------------------------------------------------------------------
-
-
-def typed(resource: Resource, name: str, spec: Raw, owner: Raw | None = None, **meta: Any) -> Raw:
-    references = {"ownerReferences": [reference(owner)]} if owner else {}
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": name, "namespace": NAMESPACE, **references, **meta},
-        "spec": spec,
-    }
-
-
-def reference(owner: Raw) -> Raw:
-    meta = owner["metadata"]
-    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
-    return {**named, "controller": True, "blockOwnerDeletion": True}
-
-
-def stateful_set(name: str, owner: Raw) -> Raw:
-    selector = {"matchLabels": {"app": name}}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "none:1"}]}}
-    return typed(STATEFUL_SETS, name, {"selector": selector, "serviceName": name, "template": template}, owner)
-
-
-def lws_pod(name: str, owner: Raw, group: int, worker: int, scheduler: str, mark: Raw | None) -> Raw:
-    requests = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
-    box = {"name": "main", "image": "none:1", "resources": {"requests": requests, "limits": requests}}
-    labels = {f"{LWS}/name": "bench", f"{LWS}/group-index": str(group), f"{LWS}/worker-index": str(worker)}
-    labels |= {"app": "bench", "apps.kubernetes.io/pod-index": str(worker)}
-    annotations = {f"{LWS}/size": str(GANG), **(mark or {}).get("annotations", {})}
-    labels |= (mark or {}).get("labels", {})
-    spec = {"schedulerName": scheduler, "containers": [box]}
-    return typed(PODS, name, spec, owner, labels=labels, annotations=annotations)
-
-
-def mark_of(owner: Raw, group: int, worker: int) -> Raw:
-    """What admission writes on a pod."""
-    name = f"pg-{owner['metadata']['name']}-{owner['metadata']['uid']}-group-{group}"
-    leaf = "workers" if worker else "leader"
-    annotations = {"pod-group-name": name, "muster.dev/grouped-by": "LeaderWorkerSet"}
-    return {"annotations": annotations, "labels": {"kai.scheduler/subgroup-name": leaf}}
-
-
-async def make_set(cluster: Cluster, name: str, groups: int, scheduler: str, *, is_marked: bool = False) -> list[Raw]:
-    """A LeaderWorkerSet of so many groups and everything below it; returns its pods."""
-    spec = {"replicas": groups, "leaderWorkerTemplate": {"size": GANG, "workerTemplate": {"spec": {"containers": []}}}}
-    owner = await created(cluster, LEADER_WORKER_SETS, typed(LEADER_WORKER_SETS, name, spec))
-    leaders = await created(cluster, STATEFUL_SETS, stateful_set(name, owner))
-    pods: list[Raw] = []
-
-    async def make_group(group: int) -> None:
-        parent = leaders
-        for worker in range(GANG):
-            pod_name = f"{name}-{group}-{worker}" if worker else f"{name}-{group}"
-            mark = mark_of(owner, group, worker) if is_marked else None
-            raw = await created(cluster, PODS, lws_pod(pod_name, parent, group, worker, scheduler, mark))
-            pods.append(raw)
-            if worker == 0:
-                parent = await created(cluster, STATEFUL_SETS, stateful_set(pod_name, raw))
-
-    await each(make_group, range(groups), AT_ONCE)
-    return pods
-
-
-async def created(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **await cluster.create(resource, raw)}
-
-
 # measuring ------------------------------------------------------------------------------------------------------------
 
 
-async def measure(cluster: Cluster, bare_cluster: Cluster, pods: int, nodes: int) -> GroupingFigures:
-    groups = pods // GANG
+class Rounds(Struct, frozen=True):
+    """Where both work, and on how much."""
+
+    cluster: Cluster
+    bare_cluster: Cluster
+    server: ApiServer | None  # None: an embedded cluster
+    groups: int
+    nodes: int
+
+
+async def measure(rounds: Rounds) -> GroupingFigures:
+    cluster, groups, nodes = rounds.cluster, rounds.groups, rounds.nodes
     say(f"{nodes} nodes, {groups} groups of {GANG}; rounds without marks and with: {ROUNDS}")
-    size = -(-3 * sum(ROUNDS) * pods // nodes)
-    for where in [cluster] if bare_cluster is cluster else [cluster, bare_cluster]:
+    size = -(-3 * sum(ROUNDS) * groups * GANG // nodes)
+    for where in [cluster] if rounds.bare_cluster is cluster else [cluster, rounds.bare_cluster]:
         await each(partial(make_node, where, size), range(nodes), AT_ONCE)
     say("groups come one by one")
     joined = await one_by_one(cluster)
     rates: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    for is_marked, rounds in enumerate(ROUNDS):
-        for number in range(rounds):
-            rates[bool(is_marked)].append(
-                await one_round(cluster, bare_cluster, number, groups, nodes, bool(is_marked))
-            )
+    for is_marked, count in enumerate(ROUNDS):
+        for number in range(count):
+            rates[bool(is_marked)].append(await one_round(rounds, number, bool(is_marked)))
             say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[bool(is_marked)][-1]))
     return GroupingFigures(groups * GANG, nodes, rates[False], rates[True], joined, peak())
 
@@ -182,15 +133,27 @@ async def make_node(cluster: Cluster, size: int, number: int) -> None:
     await cluster.create(NODES, numbered_node(number, size))
 
 
-async def one_round(
-    cluster: Cluster, bare_cluster: Cluster, number: int, groups: int, nodes: int, is_marked: bool
-) -> tuple[float, float]:
+async def one_round(rounds: Rounds, number: int, is_marked: bool) -> tuple[float, float]:
     """Pods a second of both, in one round."""
-    name, bare = f"set-{int(is_marked)}-{number}", bare_bindings if is_marked else bare_writes
-    before = await bare(bare_cluster, f"bare-{name}", groups, nodes) if number % 2 else 0.0
-    seconds = await (bound if is_marked else grouped)(cluster, name, groups)
-    theirs = before or await bare(bare_cluster, f"bare-{name}", groups, nodes)
-    return groups * GANG / seconds, groups * GANG / theirs
+    name, pods = f"set-{int(is_marked)}-{number}", rounds.groups * GANG
+    before = await bare_seconds(rounds, f"bare-{name}", is_marked) if number % 2 else 0.0
+    seconds = await muster_seconds(rounds, name, is_marked)
+    return pods / seconds, pods / (before or await bare_seconds(rounds, f"bare-{name}", is_marked))
+
+
+async def muster_seconds(rounds: Rounds, name: str, is_marked: bool) -> float:
+    if not is_marked:
+        return await grouped(rounds.cluster, name, rounds.groups)
+    if rounds.server is None:
+        return await bound(rounds.cluster, name, rounds.groups)
+    return await bound_by_process(rounds.server, rounds.cluster, name, rounds.groups)
+
+
+async def bare_seconds(rounds: Rounds, name: str, is_marked: bool) -> float:
+    if is_marked and rounds.server is not None:
+        return await bare_process(rounds.server, rounds.cluster, name, rounds.groups)
+    bare = bare_bindings if is_marked else bare_writes
+    return await bare(rounds.bare_cluster, name, rounds.groups, rounds.nodes)
 
 
 async def grouped(cluster: Cluster, name: str, groups: int) -> float:
@@ -219,6 +182,37 @@ async def bound(cluster: Cluster, name: str, groups: int) -> float:
         seconds = notes.last_bound - began
         await settle()
         return seconds
+
+
+async def bound_by_process(server: ApiServer, cluster: Cluster, name: str, groups: int) -> float:
+    """The same of `muster run`, as its metrics have it."""
+    async with waiting_process(server, cluster, name, groups) as muster:
+        began = time.monotonic()
+        await set_limit(cluster, -1)
+        seconds = await until_bound(muster, groups * GANG, LOOK_SECONDS) - began
+        await until_quiet(server)
+        return seconds
+
+
+async def bare_process(server: ApiServer, cluster: Cluster, name: str, groups: int) -> float:
+    """Seconds for a binding a pod, posted by a process that does nothing else."""
+    async with waiting_process(server, cluster, name, groups):
+        pass
+    return (await run_bare(server, groups * GANG, "muster")).seconds
+
+
+@asynccontextmanager
+async def waiting_process(server: ApiServer, cluster: Cluster, name: str, groups: int) -> AsyncIterator[MusterProcess]:
+    """`muster run` that has reported of each gang that it waits for its queue."""
+    await set_limit(cluster, 0)
+    with muster_run(server) as muster:
+        before = requests_of(server)[REPORTS]
+        await make_set(cluster, name, groups, "muster", is_marked=True)
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while requests_of(server)[REPORTS] - before < groups:
+                await asyncio.sleep(1)
+        await until_quiet(server)
+        yield muster
 
 
 @asynccontextmanager
@@ -359,14 +353,17 @@ async def main(where: str, pods: int, nodes: int) -> None:
     head = "cluster | nodes | pods | grouped and bound/s | bare client | share | with the webhook, bound/s"
     print(f"| {head} | bare bindings | share | joined, p50 / p99 | RSS |")
     print("|---|" + "---:|" * 10)
-    async with opened(where) as cluster:
+    if where != "embedded":
+        async with serving() as (server, cluster):
+            await install(cluster)
+            await cluster.create(NAMESPACES, {"metadata": {"name": LEASES}})
+            print(row(where, await measure(Rounds(cluster, cluster, server, pods // GANG, nodes))))
+        return
+    cluster = MemoryCluster()
+    async with embedded_api_server() as bare_cluster:
         await install(cluster)
-        if where != "embedded":
-            print(row(where, await measure(cluster, cluster, pods, nodes)))
-            return
-        async with embedded_api_server() as bare_cluster:
-            await install(bare_cluster)
-            print(row(where, await measure(cluster, bare_cluster, pods, nodes)))
+        await install(bare_cluster)
+        print(row(where, await measure(Rounds(cluster, bare_cluster, None, pods // GANG, nodes))))
 
 
 async def install(cluster: Cluster) -> None:

@@ -173,12 +173,12 @@ async def run_muster(server: ApiServer, pods: int) -> BacklogRun:
     return BacklogRun(pods, last - first, cpu, requests, later, later_requests, first - began, peak)
 
 
-async def until_bound(muster: MusterProcess, pods: int) -> float:
+async def until_bound(muster: MusterProcess, pods: int, look_seconds: float = LOOK_SECONDS) -> float:
     """When so many pods are bound."""
     async with asyncio.timeout(LONGEST_SECONDS):
         while await asyncio.to_thread(muster.bound) < pods:
             assert muster.process.poll() is None, "muster has ended"
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(look_seconds)
     return time.monotonic()
 
 
@@ -191,9 +191,9 @@ async def until_quiet(server: ApiServer) -> None:
             await asyncio.sleep(QUIET_SECONDS)
 
 
-async def run_bare(server: ApiServer, pods: int) -> BacklogRun:
-    """The bare client, from its first request to the last answer."""
-    command = [sys.executable, "-m", "bench.bare_client", str(server.kubeconfig), FOREIGN, str(AT_ONCE)]
+async def run_bare(server: ApiServer, pods: int, scheduler: str = FOREIGN) -> BacklogRun:
+    """The bare client on waiting pods of this scheduler, from its first request to the last answer."""
+    command = [sys.executable, "-m", "bench.bare_client", str(server.kubeconfig), scheduler, str(AT_ONCE)]
     client = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert client.stdin is not None
     assert client.stdout is not None

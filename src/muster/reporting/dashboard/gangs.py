@@ -66,6 +66,7 @@ def gang_record(plan: GangPlan, before: RecordedGang | None = None, cycle: int =
     first = next(iter(refusals_of(plan)), None)
     reason, message = ("", "") if first is None else (first.reason, sentence(first))
     history = before.history if before else ()
+    message = next((each.message for each in history if each.message == message), message)  # stored once
     if before is None or not before.says(plan.verdict, reason):
         history = (VerdictChange(cycle, at, plan.verdict, reason, message), *history[: MOST_VERDICTS - 1])
     return RecordedGang(encode(gang_row(kept, domains, reason, message)), kept, domains, reason, message, history)
