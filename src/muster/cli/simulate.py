@@ -14,7 +14,7 @@ from muster.errors import InputError
 from muster.kube import manifest_files
 from muster.reporting.simulation.render import render
 from muster.simulator.engine.saved_state import SavedSimulation
-from muster.simulator.results.comparison import compare_results
+from muster.simulator.results.comparison import MeasuredDifferences, compare_results
 from muster.simulator.results.report_input import describe_results
 from muster.simulator.results.result import Result, to_csv
 from muster.simulator.results.views import comparison_lines, duration, result_lines
@@ -89,12 +89,13 @@ def command(
         resumed = read_state(resume)
         loaded = [SimulationRun(resumed.scenario, resumed.folder, resumed.state)]
     results, is_interrupted, unsaved = _run(list(_named_apart(loaded)), save, until_ms)
-    _print(results, compare and len(results) > 1, form, times)
+    differences, incomparable = _compare(results) if compare and len(results) > 1 else (None, None)
+    _print(results, differences, form, times)
     _write_csv(results, gangs_csv, events_csv)
     if report is not None:
         _write_report(results, report, times)
-    if unsaved is not None:
-        raise unsaved
+    for error in filter(None, (unsaved, incomparable)):
+        raise error
     if not results[-1].is_complete:
         _note_stop(results, len(loaded), save)
     return INTERRUPTED if is_interrupted else 0
@@ -205,11 +206,20 @@ def _write_report(results: Sequence[Result], path: Path, with_times: bool) -> No
     printing.note(f"open {path} in a browser")
 
 
-def _print(results: Sequence[Result], is_compared: bool, form: str, with_times: bool) -> None:
-    differences = compare_results(results) if is_compared else []
+def _compare(results: Sequence[Result]) -> tuple[list[MeasuredDifferences] | None, InputError | None]:
+    """The differences, or why there are none: results are shown in any case."""
+    try:
+        return compare_results(results), None
+    except InputError as error:
+        return None, error
+
+
+def _print(
+    results: Sequence[Result], differences: list[MeasuredDifferences] | None, form: str, with_times: bool
+) -> None:
     if form != "table":
         data = [result.to_dict(with_times) for result in results]
-        if is_compared:
+        if differences is not None:
             paired = [one.to_dict() for one in differences]
             printing.emit(form, "SimulationComparison", {"simulations": data, "differences": paired})
         elif len(data) == 1:
@@ -217,7 +227,7 @@ def _print(results: Sequence[Result], is_compared: bool, form: str, with_times: 
         else:
             printing.emit(form, "SimulationList", {"simulations": data})
         return
-    if is_compared:
+    if differences is not None:
         printing.show(comparison_lines(results, differences))
     else:
         for i, result in enumerate(results):

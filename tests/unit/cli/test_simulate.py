@@ -115,6 +115,17 @@ def test_scenarios_are_compared_gang_by_gang() -> None:
     assert data["differences"][0]["waitSeconds"]["less"] > data["differences"][0]["waitSeconds"]["more"]
 
 
+def test_scenarios_without_common_arrivals_lose_no_result(scenario: Path, tmp_path: Path) -> None:
+    """That they cannot be compared is known once both have run: each is shown, and files are written."""
+    other, gangs = tmp_path / "other.yaml", tmp_path / "gangs.csv"
+    other.write_text(SMALL.replace("name: train", "name: serve"))
+    result = run(scenario, other, "--compare", "--gangs-csv", gangs)
+    assert isinstance(result.exception, InputError)
+    assert "`small` and `other` have no arrivals in common" in str(result.exception)
+    assert result.stdout.count("3 gangs arrived") == 2
+    assert len(gangs.read_text().splitlines()) == 1 + 2 * 3
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -11,6 +11,7 @@ from muster.simulator.scenario.cluster_objects import build_objects
 from muster.simulator.scenario.gang_template import GangArrival
 from muster.simulator.scenario.loading import load_scenario
 from muster.simulator.simulate import simulate
+from muster.simulator.traces.csv_table import read_rows
 from tests.support.simulations import GPU, scenario_of, workload
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
@@ -118,8 +119,23 @@ def test_an_end_before_the_start_is_no_duration(tmp_path: Path) -> None:
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_bytes(b"job\xff\xfe\n1")
     scenario = scenario_of(cluster=CLUSTER, traces=[{"file": "jobs.csv"}])
-    with pytest.raises(InputError, match="not text in UTF-8"):
+    with pytest.raises(InputError, match=r"jobs.csv, line 1: is not text in UTF-8"):
         list(plan_arrivals(scenario, tmp_path, build_objects(scenario, tmp_path)))
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xe2\x82", b"x\xc3"])
+def test_a_line_that_is_not_text_is_named(tmp_path: Path, wrong: bytes) -> None:
+    """Text is decoded some lines ahead of the row that is read; the beginning of a character is none."""
+    rows = b"".join(b"\xc3\xa4%d,%d,1,1\n" % (number, number) for number in range(20_000))
+    (tmp_path / "jobs.csv").write_bytes(b"job,at,takes,gpus\n" + rows + wrong + b"\nx,1,1,1\n")
+    with pytest.raises(InputError, match=r"jobs.csv, line 20002: is not text in UTF-8"):
+        list(read_rows(tmp_path / "jobs.csv", ["job"]))
+
+
+def test_a_file_that_ends_inside_a_character_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_bytes(b"job,at,takes,gpus\nx,1,1,1\ny,2,1,1\xc3")
+    with pytest.raises(InputError, match=r"jobs.csv, line 3: is not text in UTF-8"):
+        list(read_rows(tmp_path / "jobs.csv", ["job"]))
 
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:

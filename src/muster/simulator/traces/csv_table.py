@@ -3,6 +3,7 @@
 Rule: memory is that of one row, whatever the file is.
 """
 
+import codecs
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
@@ -73,7 +74,8 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[CsvRow]:
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{source}: is not text in UTF-8", hint="is it a CSV file?") from None
+        where = f"{source}, line {_first_undecodable(path)}"
+        raise InputError(f"{where}: is not text in UTF-8", hint="is it a CSV file, and in UTF-8?") from None
     except csv.Error as error:
         raise InputError(f"{source}, line {reader.line_num}: is not CSV: {error}") from None
     if is_empty:
@@ -89,6 +91,20 @@ def _lines(file: TextIO, source: str) -> Iterator[str]:
                 f"{source}, line {number}: is longer than {LONGEST_LINE:,} characters", hint="is it a CSV file?"
             )
         yield line
+
+
+def _first_undecodable(path: Path) -> int:
+    """The line that is not in UTF-8: text is decoded some lines ahead of the one that is read."""
+    number, head = 1, b""  # the beginning of a character that a part of a line has cut off
+    with path.open("rb") as file:
+        while part := file.readline(LONGEST_LINE):
+            text = head + part
+            try:
+                head = text[codecs.utf_8_decode(text)[1] :]
+            except UnicodeDecodeError:
+                break
+            number += part.endswith(b"\n")
+    return number
 
 
 def _check_columns(source: str, known: Iterable[str], columns: Iterable[str]) -> None:
