@@ -28,6 +28,7 @@ from muster.model.gang.pod_state import PENDING, PLACED, PodState
 from muster.model.gang.types import Branch, Group, Leaf, Member, walk_leaves
 from muster.model.snapshot import Snapshot
 from muster.placement.capacity import PodClasses
+from muster.placement.requirements.builder import find_topology_level
 from muster.planning.decision import Binding, CyclePlan, GangPlan, Role
 from muster.reporting.simulation.render import render
 from muster.simulator.engine.simulated_scheduler import Planner
@@ -121,10 +122,10 @@ class GreedyGang:
         word = group.constraint.required_topology_level
         if not word:
             return within
-        tree = self._cluster.snapshot.topologies.get(group.constraint.topology)
-        level = tree.find(word) if tree is not None else None
-        if tree is None or level is None:
+        named_level = find_topology_level(self._cluster.snapshot, group.constraint.topology, word)
+        if isinstance(named_level, str):
             return None
+        tree, level = named_level
         domains = tree.levels[level].domain
         for leaf in walk_leaves(group):
             for member in leaf.members:

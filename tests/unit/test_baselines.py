@@ -29,6 +29,13 @@ def test_with_gangs_nothing_starts_that_cannot_start_as_a_whole(name: str, bound
     assert len(bound_pods(PLANNERS[name], cluster=RACKS, workloads=[workload(pods=3, gpus=8)])) == bound
 
 
+@pytest.mark.parametrize("name", [name for name in PLANNERS if name != "pods one by one"])
+def test_a_level_is_that_of_the_only_topology(name: str) -> None:
+    """T4: a gang that names a level alone, and fits into a rack, is bound there."""
+    parts = {"cluster": RACKS, "workloads": [workload(pods=4, gpus=2, gang={"level": "rack"})]}
+    assert len(set(bound_pods(PLANNERS[name], **parts).values())) == 1
+
+
 def test_without_gangs_pods_start_that_are_of_no_use_alone() -> None:
     assert len(bound_pods(pods_one_by_one, cluster=RACKS, workloads=[workload(pods=3, gpus=8)])) == 2
 
